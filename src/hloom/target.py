@@ -57,8 +57,16 @@ UNROLLED_WORK: UnrollTable = (*UNROLLED_ELEMENTS, (math.inf, 4))
 looks some hundred instructions ahead, and finds enough that can run only in several chains side by side."""
 MIN_UNROLLED_WORK = 16 * MIN_PARALLEL_WORK
 """Work, in additions, of a call that pays for compiling longer code."""
-MANY_REGISTERS_BYTES = 64
-"""Bytes of a vector register from which processors have 32 of them."""
+MANY_REGISTERS_BYTES = MASK_REGISTERS_BYTES = 64
+"""Bytes of a vector register from which processors have 32 of them, and registers of masks."""
+
+
+def min_masked_bits(vector_bytes: int) -> float:
+    """The size in bits of the smallest elements with masked loads and stores; LLVM emits a branch a lane for others.
+
+    AVX-512 has masks for all elements, AVX for those of 32 bits and more; other processors have none.
+    """
+    return 8 if vector_bytes >= MASK_REGISTERS_BYTES else 32 if vector_bytes == 32 else math.inf
 
 
 def unroll_factor(cost: float, table: UnrollTable) -> int:

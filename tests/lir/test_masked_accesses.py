@@ -7,9 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from hloom.lir import F32, PTR, Builder, Function, LirModule, Parameter, Value, constant, mask_constant, type_of
+from hloom.lir import F32, I64, PTR, Builder, Function, LirModule, Parameter, Value, constant, mask_constant, type_of
 from hloom.lir.interpret import Interpreter
 from hloom.lir.verify import check_module
+from hloom.target import min_masked_bits
 
 X, Y = Parameter("x", PTR), Parameter("y", PTR)
 
@@ -52,6 +53,38 @@ def test_only_active_lanes_are_copied(element: str, active: int, lanes: int) -> 
     x, y = np.arange(2, lanes + 2).astype(dtype), np.zeros(lanes, dtype)
     Interpreter(LirModule([function])).call("copy", x.ctypes.data, y.ctypes.data)
     np.testing.assert_array_equal(y, np.where(np.arange(lanes) < active, x, 0))
+
+
+@pytest.mark.parametrize(
+    ("active", "lanes", "plain"),
+    [(2, 8, [2]), (3, 4, [2, 1]), (7, 8, [4, 2, 1]), (11, 16, [8, 2, 1]), (40, 64, [32, 8]), (16, 16, [16])],
+)
+def test_without_registers_of_masks_accesses_are_powers_of_two(active: int, lanes: int, plain: list[int]) -> None:
+    text = _copy("float", mask_constant(active, lanes), register_bytes=32).text()
+    assert _widths(r" = load <(\d+) x float>", text) == plain
+    assert _widths(r"  store <(\d+) x float>", text) == [width for width in plain if width > 1]
+    assert text.count("  store float ") == plain.count(1)
+    assert "masked" not in text
+
+
+@pytest.mark.parametrize("register_bytes", [16, 32, 64])
+@pytest.mark.parametrize(("element", "lanes"), [("float", 8), ("double", 4), ("i8", 16), ("i16", 2)])
+def test_lanes_below_a_count(element: str, lanes: int, register_bytes: int) -> None:
+    count, type = Parameter("count", I64), type_of(element, lanes)
+    b = Builder(Function("copy", [X, Y, count], is_exported=True), register_bytes)
+    mask = b.first_lanes(count, lanes)
+    copied = b.load_masked(X, type, 1, mask)
+    b.store_masked(copied, Y, 1, mask)
+    b.store(copied, b.element_pointer(Y, constant(I64, lanes), element), 1)
+    copy = Interpreter(LirModule([b.finish()]))
+    check_module(LirModule([b.function]))
+    assert ("masked.store" in b.function.text()) == (register_bytes == 64)
+    assert ("masked.load" in b.function.text()) == (type.bits >= min_masked_bits(register_bytes))
+    x = np.arange(2, lanes + 2).astype({"float": "f4", "double": "f8", "i8": "i1", "i16": "i2"}[element])
+    for active in range(lanes + 3):
+        y = np.zeros((2, lanes), x.dtype)
+        copy.call("copy", x.ctypes.data, y.ctypes.data, active)
+        np.testing.assert_array_equal(y, [np.where(np.arange(lanes) < active, x, 0)] * 2)
 
 
 def test_a_mask_that_has_a_hole() -> None:

@@ -31,13 +31,13 @@ COLUMNS_NORMALISED = (
 )
 
 
-def scheduled(text: str, threads: int = 2) -> Kernel:
+def scheduled(text: str, threads: int = 2, vector_bytes: int = AVX2_BYTES) -> Kernel:
     """The kernel of a module whose entry is fused into one instruction."""
     module = hl.parse(text if text.startswith("HloModule") else module_text(text))
     FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)).run(module)
     fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
     kernel = lower(fusions[0] if module.entry.root.shape.is_tuple else module.entry.root).kernel
-    schedule(kernel, Target(AVX2_BYTES, threads))
+    schedule(kernel, Target(vector_bytes, threads))
     return kernel
 
 

@@ -3,7 +3,7 @@
 from hloom.lir.builder import OpenLoop
 from hloom.lir.function import AARCH64_TIMER, Attribute, Declaration, Function, Global, LirModule, Need, Zeros
 from hloom.lir.function_builder import FunctionBuilder
-from hloom.lir.instructions import CallAttribute
+from hloom.lir.instructions import CallAttribute, FirstLanes
 from hloom.lir.masked_builder import Builder
 from hloom.lir.types import F32, F64, I1, I8, I32, I64, PTR, VOID, StructType, Type, struct_of, type_of
 from hloom.lir.values import (
@@ -37,6 +37,7 @@ __all__ = [
     "CallAttribute",
     "Constant",
     "Declaration",
+    "FirstLanes",
     "Function",
     "FunctionBuilder",
     "Global",

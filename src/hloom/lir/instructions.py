@@ -84,6 +84,16 @@ class Compare(Instruction):
         return f"  {self.text} = {opcode} {self.predicate} {a.type.text} {a.text}, {b.text}"
 
 
+class FirstLanes(Compare):
+    """Mask of the lanes whose indices are below a count, which is an index and may exceed the lanes."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, text: str, indices: Value, splat: Value, count: Value) -> None:
+        super().__init__(text, "ult", indices, splat)
+        self.count = count
+
+
 class Select(Instruction):
     """The second operand where the first holds, else the third."""
 

@@ -1,4 +1,9 @@
-"""Masked accesses to memory, divided where all lanes of a constant mask are on, or all off."""
+"""Masked accesses to memory, divided where all lanes of a constant mask are on, or all off.
+
+Masks of AVX-512 are registers, and cost nothing. Elsewhere a masked store takes some fourteen cycles, later loads wait
+for it, and LLVM accesses narrow elements lane by lane. So vectors of which a remainder is accessed become parts of
+powers of two lanes: those of a constant mask, or those of the bits of a count.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,11 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from hloom.lir.builder import InstructionBuilder
+from hloom.lir.instructions import FirstLanes
 from hloom.lir.types import I1, I32, I64, PTR, Type, type_of
-from hloom.lir.values import Constant, Value, constant, zero
+from hloom.lir.values import Constant, IndexValue, Value, constant, lane_indices, mask_constant, zero
 from hloom.system.records import record
+from hloom.target import MASK_REGISTERS_BYTES, min_masked_bits
 
 
 class Builder(InstructionBuilder):
@@ -18,10 +25,18 @@ class Builder(InstructionBuilder):
         """Returns whether any lane of a mask is on, as i1."""
         return self.call(f"llvm.vector.reduce.or.{mask.type.suffix}", I1, mask) if mask.type.width else mask
 
+    def first_lanes(self, count: IndexValue, width: int) -> Value:
+        """Returns the mask of the lanes below `count`."""
+        if isinstance(count, int):
+            return mask_constant(count, width)
+        lane = type_of("i32", width)
+        splat = self.splat(self.convert("trunc", count, lane.element), width)
+        return self.append(FirstLanes(self.name(), lane_indices(lane), splat, count))
+
     def load_masked(
         self, pointer: Value, type: Type, align: int, mask: Value | None, rest: Value | None = None
     ) -> Value:
-        """Loads the lanes of a mask, None for all; the others are those of `rest`, by default zeros.
+        """Loads the lanes of a mask, None for all; the others are those of `rest`, all alike, by default zeros.
 
         LLVM 22 reads inactive lanes if it splits a vector over registers of which one has no active lane and the mask
         is partly constant. So vectors are split into registers here.
@@ -29,12 +44,37 @@ class Builder(InstructionBuilder):
         if mask is None:
             return self.load(pointer, type, align)
         rest = rest if rest is not None else zero(type)
+        if isinstance(mask, FirstLanes) and type.bits < min_masked_bits(self.register_bytes):
+            return self._load_first(pointer, align, mask.count, rest)
         loaded: list[Value] = []
-        for part in mask_parts(mask, self._lanes(type)):
+        for part in mask_parts(mask, self._lanes(type), self.divides_masks):
             loaded.append(self._load_part(pointer, type, align, part, mask, rest))
             while len(loaded) > 1 and loaded[-1].type.width == loaded[-2].type.width:
                 loaded[-2:] = [self.joined(*loaded[-2:])]
         return functools.reduce(self.joined, loaded)
+
+    def _load_first(self, pointer: Value, align: int, count: Value, rest: Value) -> Value:
+        """Loads the lanes below a count: all of them, or a part for each of its bits, from the last one on."""
+        is_whole, start = self.compare("uge", count, constant(I64, rest.type.width)), self.block
+        with self.when(is_whole):
+            whole, end = self.load(pointer, rest.type, align), self.block
+        whole, start = self.phi(rest.type, (rest, start), (whole, end)), self.block
+        with self.unless(is_whole):
+            lanes = self.shuffle(rest, None, [0])
+            while lanes.type.width < rest.type.width:
+                lanes = self._load_bit(pointer, align, count, lanes, rest)
+            end = self.block
+        return self.phi(rest.type, (whole, start), (lanes, end))
+
+    def _load_bit(self, pointer: Value, align: int, count: Value, lanes: Value, rest: Value) -> Value:
+        """Puts a part before the lanes that follow it if the count has its bit, else lanes of `rest` behind them."""
+        width = lanes.type.width
+        bit, before = (self.binary("and", count, constant(I64, bits)) for bits in (width, -2 * width))
+        without, start = self.joined(lanes, self.shuffle(rest, None, range(width))), self.block
+        with self.when(self.compare("ne", bit, constant(I64, 0))):
+            part = self.load(self.element_pointer(pointer, before, rest.type.element), lanes.type, align)
+            joined, end = self.joined(part, lanes), self.block
+        return self.phi(joined.type, (without, start), (joined, end))
 
     def _load_part(self, pointer: Value, type: Type, align: int, part: MaskPart, mask: Value, rest: Value) -> Value:
         type = type_of(type.element, len(part.lanes))
@@ -56,11 +96,33 @@ class Builder(InstructionBuilder):
         if mask is None:
             self.store(value, pointer, align)
             return
-        for part in mask_parts(mask, self._lanes(value.type) if isinstance(mask, Constant) else value.type.width):
+        if isinstance(mask, FirstLanes) and self.divides_masks:
+            self._store_first(value, pointer, align, mask.count)
+            return
+        register = self._lanes(value.type) if isinstance(mask, Constant) else value.type.width
+        for part in mask_parts(mask, register, self.divides_masks):
             if part.on is not False:
-                own = self.shuffle(value, None, part.lanes)
+                one = part.on and len(part.lanes) == 1
+                own = self.extract(value, part.lanes[0]) if one else self.shuffle(value, None, part.lanes)
                 address = self.element_pointer(pointer, constant(I64, part.lanes.start), value.type.element)
                 self._store_part(own, address, align, None if part.on else self.shuffle(mask, None, part.lanes))
+
+    def _store_first(self, value: Value, pointer: Value, align: int, count: Value) -> None:
+        """Stores the lanes below a count: all of them, or a part for each of its bits."""
+        width = value.type.width
+        is_whole = self.compare("uge", count, constant(I64, width))
+        with self.when(is_whole):
+            self.store(value, pointer, align)
+        with self.unless(is_whole):
+            while width > 1:
+                width //= 2
+                bit = self.binary("and", count, constant(I64, width))
+                has_part, low = self.compare("ne", bit, constant(I64, 0)), self.shuffle(value, None, range(width))
+                with self.when(has_part):
+                    self.store(low if width > 1 else self.extract(low, 0), pointer, align)
+                if width > 1:
+                    value = self.select(has_part, self.shuffle(value, None, range(width, 2 * width)), low)
+                    pointer = self.element_pointer(pointer, bit, value.type.element)
 
     def _store_part(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
         if mask is None:
@@ -75,6 +137,11 @@ class Builder(InstructionBuilder):
             is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
             mask = self.binary("and", mask, self.splat(is_somewhere, value.type.width))
         self.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, constant(I32, align), mask)
+
+    @property
+    def divides_masks(self) -> bool:
+        """Whether accesses with masks cost more than several without."""
+        return self.register_bytes < MASK_REGISTERS_BYTES
 
     def _lanes(self, type: Type) -> int:
         """Returns the number of elements in a register."""
@@ -99,12 +166,12 @@ class MaskPart:
     on: bool | None
 
 
-def mask_parts(mask: Value, register_lanes: int) -> Iterator[MaskPart]:
+def mask_parts(mask: Value, register_lanes: int, divides: bool) -> Iterator[MaskPart]:
     """Yields the parts of a masked vector, from the first lane to the last.
 
     Registers have a part each, but those that a constant mask turns on or off together are in parts of powers of two
     registers, which begin at a multiple of their length: an access without a mask costs LLVM as much as one of a
-    register.
+    register. Registers of which a constant mask turns on some lanes have several parts if it `divides`.
     """
     states = [_state(mask, lanes) for lanes in _registers(mask.type.width, register_lanes)]
     start = 0
@@ -114,8 +181,18 @@ def mask_parts(mask: Value, register_lanes: int) -> Iterator[MaskPart]:
             count *= 2
         first = start * register_lanes
         lanes = range(first, min(first + count * register_lanes, mask.type.width))
-        yield MaskPart(lanes, states[start])
+        yield from _halves(mask, lanes) if divides and isinstance(mask, Constant) else [MaskPart(lanes, states[start])]
         start += count
+
+
+def _halves(mask: Constant, lanes: range) -> Iterator[MaskPart]:
+    """Yields lanes in halves of halves .., each of which is all on, or all off; first halves are powers of two."""
+    on, half = _state(mask, lanes), 1 << (len(lanes) - 1).bit_length() >> 1
+    if on is None:
+        yield from _halves(mask, lanes[:half])
+        yield from _halves(mask, lanes[half:])
+    else:
+        yield MaskPart(lanes, on)
 
 
 def _registers(width: int, register_lanes: int) -> list[range]:

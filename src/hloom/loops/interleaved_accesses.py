@@ -18,11 +18,12 @@ from typing import Generic, TypeVar
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult
-from hloom.loops.lanes import min_masked_bits, native_lanes
+from hloom.loops.lanes import native_lanes
 from hloom.loops.nest import Nest, Store, loads_of
 from hloom.loops.transformations import substitute
 from hloom.ops.convert import Convert
 from hloom.system.records import record
+from hloom.target import min_masked_bits
 
 MAX_LANES = 16
 """The largest number of lanes of the square tiles that are transposed in registers."""

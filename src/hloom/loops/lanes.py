@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import Apply, Load, Reduction, Where, walk
 from hloom.loops.nest import expression_cost, loads_of
-from hloom.target import UNROLLED_ROWS, unroll_factor
+from hloom.target import UNROLLED_ROWS, min_masked_bits, unroll_factor
 
 
 def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
@@ -32,14 +31,6 @@ def emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool
     """Whether there are conditional loads that the processor can only do element by element, with branches."""
     narrow = any(isinstance(e, Load) and e.type.bits < min_masked_bits(vector_bytes) for e in expressions)
     return narrow and any(isinstance(e, Where) for e in expressions)
-
-
-def min_masked_bits(vector_bytes: int) -> float:
-    """The size in bits of the smallest elements with masked loads and stores; LLVM emits a branch a lane for others.
-
-    AVX-512 has masks for all elements, AVX for those of 32 bits and more; other processors have none.
-    """
-    return 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
 
 
 def fitting_lanes(lanes: int, minimum: int, extent: int) -> int:

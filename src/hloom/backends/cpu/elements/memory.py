@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
-from hloom.lir import I64, Builder, Type, Value, constant, type_of
+from hloom.lir import I64, Builder, FirstLanes, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -50,4 +50,6 @@ def interleaved(b: Builder, first: Value, second: Value) -> Value:
 
 def repeated_lanes(b: Builder, mask: Value | None, count: int) -> Value | None:
     """The mask with each lane repeated `count` times, for as many adjacent elements."""
+    if isinstance(mask, FirstLanes):
+        return b.first_lanes(b.binary("mul", mask.count, constant(I64, count)), count * mask.type.width)
     return None if mask is None else b.shuffle(mask, None, [k // count for k in range(count * mask.type.width)])

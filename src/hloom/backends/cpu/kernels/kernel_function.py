@@ -24,8 +24,6 @@ from hloom.lir import (
     Type,
     Value,
     constant,
-    lane_indices,
-    mask_constant,
     type_of,
 )
 from hloom.types import PrimitiveType
@@ -106,13 +104,6 @@ class KernelFunction(FunctionBuilder):
         """Stores an element or a vector of consecutive elements; with a mask, only its lanes."""
         store_lanes(self, value, address, type, mask)
 
-    def first_lanes(self, count: IndexValue, width: int) -> Value:
-        """Returns the mask of the lanes below `count`."""
-        if isinstance(count, int):
-            return mask_constant(count, width)
-        count = self.convert("trunc", count, "i32")
-        return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
-
     def load_as(self, pointer: Value, source: PrimitiveType, type: Type, mask: Value | None = None) -> Value:
         """Loads elements of type `source`, converted to `type`; inactive lanes are not read, and zero."""
         memory = type.of(memory_element(source))
@@ -163,8 +154,9 @@ class KernelFunction(FunctionBuilder):
     def store_first(self, value: Value, pointer: Value, target: PrimitiveType, left: IndexValue) -> None:
         """Stores the lanes below `left` as elements of type `target`; unmasked, which is faster, if these are all."""
         width = value.type.width
-        if isinstance(left, int):
-            self.store_as(value, pointer, target, self.first_lanes(left, width) if left < width else None)
+        if isinstance(left, int) or self.divides_masks:
+            mask = None if isinstance(left, int) and left >= width else self.first_lanes(left, width)
+            self.store_as(value, pointer, target, mask)
             return
         is_whole = self.compare("uge", left, self.index(width))
         with self.when(is_whole):

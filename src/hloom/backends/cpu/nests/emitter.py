@@ -33,8 +33,11 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import emit_tiles
 from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
-from hloom.loops.nest import Kernel, Nest, Store, invariant_select
+from hloom.loops.nest import Kernel, Nest, Store, expression_cost, invariant_select
 from hloom.types import PrimitiveType
+
+MAX_REPEATED_COST = 16
+"""The largest cost of an iteration, in additions, that is emitted for several parts of a remainder."""
 
 
 def emit_nest(
@@ -142,48 +145,54 @@ class NestEmitter(NestState):
     def _vector_loop(
         self, variable: Variable, lanes: int, first: IndexValue, last: IndexValue, body: Callable[[Value], None]
     ) -> None:
-        """Emits a loop over whole vectors, and the remainder as a masked vector.
-
-        A loop shorter than a vector becomes vectors of decreasing widths, without masks.
-        """
+        """Emits a loop over whole vectors, and the remainder."""
         b = self.builder
         rest = variable.extent % lanes
         main = variable.extent - rest
         saved = self.vector, self.lanes
         self.vector, self.lanes = variable, lanes
-        if variable.extent < lanes and isinstance(first, int):
-            self._short_vectors(variable, body)
-        else:
-            end, has_vectors, has_remainder = main if rest else last, None, None
-            if rest and isinstance(first, Value) and isinstance(last, Value):
-                end = b.intrinsic("umin", last, b.index(main))
-                has_vectors = b.compare("ult", first, end)
-                has_remainder = b.compare("eq", last, b.index(variable.extent))
+        end, has_vectors, has_remainder = main if rest else last, None, None
+        if rest and isinstance(first, Value) and isinstance(last, Value):
+            end = b.intrinsic("umin", last, b.index(main))
+            has_vectors = b.compare("ult", first, end)
+            has_remainder = b.compare("eq", last, b.index(variable.extent))
+        if main:
             with b.when(has_vectors):
                 if isinstance(first, int) and isinstance(end, int):
                     for span in self.spans(variable, lanes, end, self.nest.expressions):
                         self.counted_loop(span.first, span.last, lanes, body)
                 else:
                     self.counted_loop(first, end, lanes, body)
-            if rest:
-                with b.when(has_remainder):
-                    self._masked_iteration(main, rest, body)
+        if rest:
+            with b.when(has_remainder):
+                self._remainder(variable, main, rest, body)
         self.vector, self.lanes = saved
 
-    def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
-        """Emits an iteration for each power of two in the extent, without a loop."""
-        first, rest = 0, variable.extent
-        while rest:
-            width = 1 << (rest.bit_length() - 1)
+    def _remainder(self, variable: Variable, first: int, count: int, body: Callable[[Value], None]) -> None:
+        """Emits the last iterations of a vector loop: a masked vector, or vectors of decreasing powers of two.
+
+        Several vectors cost more instructions, but each is stored as it is, for later loads to find, and state of loops
+        may stay in registers.
+        """
+        if not self._has_cheap_remainder(variable, first, count):
+            self.tail = mask_constant(count, self.lanes)
+            body(constant(I64, first))
+            self.tail = None
+            return
+        while count:
+            width = 1 << (count.bit_length() - 1)
             self.vector, self.lanes = (variable, width) if width > 1 else (None, 0)
             body(constant(I64, first))
-            first, rest = first + width, rest - width
+            first, count = first + width, count - width
 
-    def _masked_iteration(self, first: int, active: int, body: Callable[[Value], None]) -> None:
-        """Emits the body once, with the first `active` lanes on."""
-        self.tail = mask_constant(active, self.lanes)
-        body(constant(I64, first))
-        self.tail = None
+    def _has_cheap_remainder(self, variable: Variable, first: int, count: int) -> bool:
+        """Whether vectors of powers of two are better for a remainder than a masked one."""
+        if (first and not self.builder.divides_masks) or self.load_groups or self.store_groups:
+            return False
+        if any(variable in reduction.variables for reduction in self.nest.reductions):
+            return count.bit_count() == 1
+        cost = sum(expression_cost(e) for e in self.nest.expressions if variable in e.variables)
+        return count.bit_count() == 1 or cost <= MAX_REPEATED_COST
 
     # Values
 

@@ -19,7 +19,7 @@ from hloom.backends.cpu.elements.types import (
 )
 from hloom.backends.cpu.nests.indices import LaneIndex, lane_index
 from hloom.backends.cpu.nests.state import NestState
-from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of, zero
+from hloom.lir import I64, Constant, Value, constant, lane_indices, mask_constant, type_of, zero
 from hloom.loops.expressions import Load
 from hloom.loops.nest import BufferType
 from hloom.target import CACHE_LINE, L2_BYTES, L3_BYTES
@@ -93,11 +93,16 @@ def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType
 def strided_loads(
     e: NestState, pointer: Value, index: LaneIndex, type: PrimitiveType, offsets: Sequence[int], mask: Value | None
 ) -> list[Element]:
-    """Emits one long load and, for each offset, a shuffle that takes every stride-th element from there on."""
+    """Emits one long load and, for each offset, a shuffle that takes every stride-th element from there on.
+
+    Elements between those of a remainder are loaded with them.
+    """
     b, element, stride = e.builder, memory_element(type), index.stride
     length = (e.lanes - 1) * stride + offsets[-1] + 1
     pointer = b.element_pointer(pointer, index.base, element)
-    if mask is not None:
+    if isinstance(mask, Constant):
+        mask = mask_constant(length - stride * (e.lanes - sum(map(bool, mask.lanes))), length)
+    elif mask is not None:
         no_lanes = zero(mask.type)
         mask = b.shuffle(mask, no_lanes, [k // stride if k % stride in offsets else e.lanes for k in range(length)])
     whole = b.load_masked(pointer, type_of(element, length), type.byte_width, mask)
@@ -123,7 +128,9 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     pointer = b.element_pointer(e.pointers[load.buffer], start, element)
     if mask is not None:
         whole = b.splat(mask, e.lanes)
-        phases = [b.shuffle(whole, None, range(phase, e.lanes, times)) for phase in range(times)]
+        # The remainder has the first of the lanes that share an element if it has any.
+        is_first = isinstance(whole, Constant)
+        phases = [b.shuffle(whole, None, range(phase, e.lanes, times)) for phase in range(1 if is_first else times)]
         mask = functools.reduce(lambda a, c: b.binary("or", a, c), phases)
     part = b.load_masked(pointer, type_of(element, e.lanes // times), load.type.byte_width, mask)
     return load_element(b, b.shuffle(part, None, [lane // times for lane in range(e.lanes)]), load.type)

@@ -10,7 +10,6 @@ from typing import Any, cast
 from hloom.affine import Expression, Index, Quotient, Remainder, Variable
 from hloom.backends.cpu.elements.called_functions import called_functions
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
-from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.nests.peeling import Span, spans
 from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
 from hloom.loops.expressions import Load, Reduction, Where, walk
@@ -50,7 +49,7 @@ class NestState(ABC):
         self.pointers.update(zip(arguments, pointers, strict=True))
         self.first, self.last = Parameter("first", I64), Parameter("last", I64)
         function = Function(name, [*pointers, self.first, self.last])
-        self.builder = builder or Builder(function, processor().vector_bytes)
+        self.builder = builder or Builder(function, vector_bytes)
         self.names = names
         """The names of instructions by the ids of their expressions; None to emit no debug locations."""
         self.buffers = buffers

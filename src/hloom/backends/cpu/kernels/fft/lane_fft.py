@@ -230,7 +230,7 @@ class LaneFft:
         if target and target.is_scaled:
             parameters["scale"] = self.vector.scalar
         function = shared_function(name, write, **parameters)
-        function.is_combined = True
+        function.is_combined = not target or target.is_full  # combining shortens stores of some lanes
         return function
 
     def _write_stage(
