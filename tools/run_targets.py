@@ -9,7 +9,6 @@ Programs run on one thread. Emulators are those of `qemu-user-static`; pages nee
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import subprocess
@@ -31,6 +30,7 @@ from hloom.bench.workloads import Workload, find_workloads
 from hloom.comparison import Comparison
 from hloom.files.arrays import flat
 from hloom.ir import Module
+from hloom.system.lazy import cached_property
 from hloom.values import Array, Value
 from targets import page
 from targets.environments import ENVIRONMENTS, Environment, Runner
@@ -65,22 +65,22 @@ class Subject:
 
     workload: Workload
 
-    @functools.cached_property
+    @cached_property
     def module(self) -> Module:
         """The module."""
         return hl.load(self.workload.module)
 
-    @functools.cached_property
+    @cached_property
     def arguments(self) -> list[Value]:
         """The arguments."""
         return self.workload.arguments(self.module)
 
-    @functools.cached_property
+    @cached_property
     def compiled(self) -> hl.Executable:
         """The JIT's executable."""
         return hl.compile(self.module)
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> list[Array]:
         """The JIT's results."""
         return flat(self.compiled(*self.arguments))

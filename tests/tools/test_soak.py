@@ -37,6 +37,6 @@ def test_a_short_run_passes() -> None:
     """Memory may grow: caches fill for more than half a minute."""
     command = [sys.executable, "tools/run_soak.py", "--minutes", "0.5"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
-    report = json.loads(done.stdout)
-    assert [failure for failure in report["failures"] if "memory" not in failure] == []
+    report = json.loads(done.stdout[done.stdout.index("{") :])  # LAPACK prints there, too, about NaN
+    assert [failure for failure in report["failures"] if "memory" not in failure] == [], done.stderr
     assert report["summary"]["programs"] > 20

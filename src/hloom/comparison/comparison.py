@@ -10,7 +10,6 @@ equal numbers) thus accuses nobody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from hloom.comparison.double import exact_results
 from hloom.comparison.tolerance import Tolerance, tolerance_of
 from hloom.files.arrays import describe_mismatches, flat, from_raw_bits, mismatches, type_mismatch
 from hloom.ir import Module
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.types import BY_DTYPE
 from hloom.values import Array, Value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 from hloom.api import parse
 from hloom.errors import HloomError, ParseError
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.reference import section
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 _DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, partial
 
 from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import MAX_TEXT, Apply, Load, Reduction, ReductionResult, text_size, walk
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.types import PrimitiveType
 

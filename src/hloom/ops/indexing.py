@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from hloom.affine import Atom, Expression, Index, IndexSpace, Name, Quotient, Remainder, Variable
 from hloom.shape import Shape
+from hloom.system.lazy import cached_property
 
 Indices = tuple[Index, ...]
 

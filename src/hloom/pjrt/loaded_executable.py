@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import functools
 import hashlib
 import math
 from typing import Any, cast
@@ -34,6 +33,7 @@ from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.lazy import cached_property
 from hloom.system.machine import wants_batch_invariance
 from hloom.values import Array, Value
 
@@ -201,7 +201,7 @@ class LoadedExecutable:
             serialized_device_assignment_deleter=code().noop,
         )
 
-    @functools.cached_property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of program and options, less those unknown to hloom, whose order differs between processes."""
         known = type(self.options).FromString(self.serialized_options)
@@ -209,7 +209,7 @@ class LoadedExecutable:
         content = known.SerializeToString(deterministic=True) + self.program.serialized
         return hashlib.sha256(content + bytes([wants_batch_invariance()])).hexdigest()
 
-    @functools.cached_property
+    @cached_property
     def optimized(self) -> bytes:
         """The module after the backend's passes, as a serialised HloModuleProtoWithConfig."""
         key = f"{self.fingerprint} optimized"

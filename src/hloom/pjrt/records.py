@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from hloom.pjrt.c_api import functions
+from hloom.system.forks import new_lock
 from hloom.system.python_api import immortal
 
 RECORD_WORDS = 32
@@ -86,7 +86,7 @@ class RecordPool:
         self._free: list[tuple[int, Any, int]] = []
         self._slots: dict[int, tuple[int, Any, int]] = {}
         self._pack = struct.Struct(f"{RECORD_WORDS}Q").pack_into
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def new(self, words: tuple[int, ...], owner: Any, is_immortal: bool = False) -> int:
         """Returns the handle of a new record with `words`, in the order of `record_words`; it keeps `owner` alive."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from typing import TYPE_CHECKING, Any
+
+from hloom.system.forks import new_lock
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
@@ -235,7 +236,7 @@ _SCALARS = {
 }  # fmt: skip
 _MESSAGE, _ENUM = 11, 14
 # Guards against two pools, made by two threads: the classes of one refuse the messages of the other.
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 _FIELD = re.compile(r"(\d+) ([\w.]+|map<\w+,[\w.]+>)([*?]?) (\w+)(?:\|(\w+))?\Z")
 
 

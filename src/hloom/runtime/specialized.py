@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from hloom.ir import Module
 from hloom.runtime.arguments import check_argument
 from hloom.runtime.executable import Executable
 from hloom.shape import Shape
+from hloom.system.forks import new_lock
 from hloom.values import Value
 
 
@@ -25,7 +25,7 @@ class SpecializedExecutable(Executable):
         self._count = count
         self._compile = compile_for
         self._executables: dict[tuple[Shape, ...], Executable] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def input_shapes(self) -> list[Shape]:

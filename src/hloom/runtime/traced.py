@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.runtime.executable import Executable
 from hloom.shape import Shape
+from hloom.system.forks import new_lock
 from hloom.values import Value
 
 Traced = tuple[Hashable, list[Value], Callable[[], Executable]]
@@ -28,7 +28,7 @@ class TracedExecutable(Executable):
         self._trace = trace
         self._executables: dict[Hashable, Executable] = {}
         self._last: Executable | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def _known(self) -> Executable:

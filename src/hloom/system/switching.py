@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hloom.system.forks import new_lock
+
 SECONDS = 0.0005
 """The time while threads run foreign code in turns with Python; Python's own is ten times as long."""
-_lock = threading.Lock()
+_lock = new_lock()
 _users = 0
 _usual = sys.getswitchinterval()
 """The time outside of `prompt_switching`."""

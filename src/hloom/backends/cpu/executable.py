@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import operator
 import time
 import weakref
@@ -43,6 +42,7 @@ from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
+from hloom.system.lazy import cached_property
 from hloom.system.python_api import c_address
 from hloom.system.records import record
 from hloom.values import Array, Value, leaves
@@ -184,7 +184,7 @@ class CpuExecutable(DeviceExecutable):
         """The table of the program without the addresses of arrays."""
         return self._template[HEADER_WORDS:][: Template(self._template.ctypes.data).words]
 
-    @functools.cached_property
+    @cached_property
     def _team(self) -> Team | None:
         """The devices of this process that run the program together without Python; None if it needs Python."""
         if self.device_count == 1 or self.world is not None or self.host.slot_count or not self.host.are_met:

@@ -6,7 +6,6 @@ of scalars to whole arrays: in one pass if all its instructions are element-wise
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -24,6 +23,7 @@ from hloom.runtime.device import Device
 from hloom.runtime.executable import located
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
+from hloom.system.lazy import cached_property
 from hloom.values import Array, Value, map_leaves
 
 # Called after each instruction with the instruction, its operands' values and its value.
@@ -57,7 +57,7 @@ class Execution:
         self.current: Instruction | None = None
         self.rng_state = 0x7012395  # XLA's initial state
 
-    @functools.cached_property
+    @cached_property
     def rng(self) -> np.random.Generator:
         """The random state, made on first use: NumPy's generators take milliseconds to import."""
         return np.random.default_rng(None if self.seed is None else [self.seed, self.index])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from hloom.passes.blocking.tiling import Tiling, is_zero
 from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder, below, loop
 from hloom.shape import Shape
+from hloom.system.lazy import cached_property
 from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
@@ -193,7 +193,7 @@ class Block:
             operands = [self.operand(member, k) for k in range(len(member.operands))]
             self.copies[member] = self.copy(member, operands, self.tiling.dimensions.get(member))
 
-    @functools.cached_property
+    @cached_property
     def region(self) -> Region:
         """The copy as a region."""
         old = self.original

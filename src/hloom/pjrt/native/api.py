@@ -54,7 +54,7 @@ from hloom.pjrt.native.memory import (
 from hloom.pjrt.native.transfers import decrease_references, from_host, increase_references
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.system.float_state import ieee_floats
-from hloom.system.forks import at_fork
+from hloom.system.forks import at_fork, new_lock
 from hloom.system.python_api import c_address, immortal, python_function
 
 
@@ -85,7 +85,7 @@ def free_retired() -> None:
 
 _retired: collections.deque[tuple[int, int]] = collections.deque()
 """Retired handles, each with the id of the last task that was submitted before it was retired."""
-_retired_lock = threading.Lock()
+_retired_lock = new_lock()
 
 
 def wait_for_tasks() -> None:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from hloom.errors import RuleError
 from hloom.ops.rules import result_shapes
 from hloom.shape import Shape
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.types import BY_NAME, PrimitiveType
 
@@ -99,12 +100,12 @@ class Signature:
     is_dynamic: bool = False
     """Whether arrays may have dynamic sizes."""
 
-    @functools.cached_property
+    @cached_property
     def operands(self) -> tuple[Pattern, ...]:
         """The patterns of the operands."""
         return _patterns(self.text.partition("->")[0])
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> tuple[Pattern, ...]:
         """The patterns of the results."""
         return _patterns(self.text.partition("->")[2])

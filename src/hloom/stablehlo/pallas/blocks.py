@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from jax._src import core
 from jax._src.pallas import core as pallas_core
 from jax._src.pallas import primitives
 
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 Indices = Sequence[Any]
@@ -29,18 +29,18 @@ class Blocks:
 
     mapping: Any  # pallas_core.BlockMapping
 
-    @functools.cached_property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of a block within the array; squeezed dimensions have size 1."""
         return tuple(1 if d in self.squeezed else size.block_size for d, size in enumerate(self.mapping.block_shape))
 
-    @functools.cached_property
+    @cached_property
     def squeezed(self) -> tuple[int, ...]:
         """The dimensions of the array that its blocks do not have."""
         kinds = enumerate(self.mapping.block_shape)
         return tuple(d for d, kind in kinds if isinstance(kind, pallas_core.Squeezed))
 
-    @functools.cached_property
+    @cached_property
     def array_sizes(self) -> tuple[int, ...]:
         """The sizes of the array without padding."""
         return tuple(self.mapping.array_aval.shape)
@@ -55,7 +55,7 @@ class Blocks:
         """The element type of the array."""
         return self.mapping.array_aval.dtype
 
-    @functools.cached_property
+    @cached_property
     def padding(self) -> tuple[tuple[int, int], ...]:
         """Elements before and after the array in each dimension, so that it consists of whole blocks."""
         return tuple(map(_padding, self.mapping.block_shape, self.array_sizes, self.sizes))

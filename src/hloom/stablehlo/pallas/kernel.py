@@ -7,7 +7,6 @@ such values by abstract interpretation of the first, any and the last iteration 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from jax._src.pallas import hlo_interpreter
 
 from hloom.stablehlo.pallas.blocks import Indices
 from hloom.stablehlo.pallas.positions import evaluate
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 
@@ -28,7 +28,7 @@ class Kernel:
     original: Any  # the jaxpr, with references
     mapping: Any  # pallas_core.GridMapping
 
-    @functools.cached_property
+    @cached_property
     def _pure(self) -> tuple[Any, Any, Any]:
         return hlo_interpreter.kernel_to_hlo_jaxpr(self.original, (), self.mapping)
 
@@ -42,7 +42,7 @@ class Kernel:
         """Shapes and element types of scratch memory; semaphores are integers."""
         return self._pure[2]  # type: ignore[no-any-return]
 
-    @functools.cached_property
+    @cached_property
     def written(self) -> set[int]:
         """The positions of inputs and outputs that the kernel writes."""
         first = self.mapping.num_index_operands

@@ -28,6 +28,7 @@ from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
+from hloom.system.lazy import cached_property
 from hloom.system.python_api import c_address
 from hloom.system.records import record
 from hloom.values import Array
@@ -86,7 +87,7 @@ class CollectiveSite:
     kept: list[Any]
     """Memory that calls use, to be kept alive."""
 
-    @functools.cached_property
+    @cached_property
     def arrays(self) -> list[Buffer]:
         """Arrays in the order of the step's frame."""
         return self.step.buffers

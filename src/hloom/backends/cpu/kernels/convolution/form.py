@@ -11,12 +11,12 @@ Complex numbers count as two real ones: strides are in real elements.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
 from hloom.shape import Shape
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.types import PrimitiveType
 

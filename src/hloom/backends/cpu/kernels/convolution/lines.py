@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import cached_property
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -21,6 +20,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, constant, vector_constant
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.target import Target
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import cached_property
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
@@ -19,6 +18,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS, max_accumulators
 from hloom.lir import Type
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 

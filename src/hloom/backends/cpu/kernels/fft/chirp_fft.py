@@ -6,7 +6,6 @@ convolution, which transforms of a longer length compute.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from hloom.backends.cpu.kernels.fft.steps import Stage
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import Value
 from hloom.passes.legalize.fft_lengths import chirp_of
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 

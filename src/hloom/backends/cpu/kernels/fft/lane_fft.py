@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from hloom.backends.cpu.kernels.fft.steps import Factors, Stage, Step, steps_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.numerics import roots_of_unity
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_fu
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant, type_of
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 BLOCK = 1024

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 
 BUFFER = 64

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
+from hloom.system.forks import new_lock
 from hloom.system.machine import operating_system
 from hloom.system.python_api import immortal
 from hloom.system.shield import shielded
 
-_TRANSLATING = threading.Lock()
+_TRANSLATING = new_lock()
 """Lock around parsing: Python 3.11's parser is not thread-safe, and reports a wrong recursion depth."""
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Multiply, Subtract
+from hloom.system.lazy import cached_property
 from hloom.system.records import record
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType

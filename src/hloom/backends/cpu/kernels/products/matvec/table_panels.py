@@ -9,7 +9,6 @@ time whatever its table is computed from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from hloom.affine import Expression
 from hloom.backends.cpu.elements.byte_tables import CODES
@@ -29,6 +28,7 @@ from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, words_o
 from hloom.backends.cpu.kernels.products.split.factors import STEP
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, WORDS
 from hloom.lir import IndexValue, Value, type_of, zero
+from hloom.system.lazy import cached_property
 
 MIN_BLOCK = 64  # elements of K of a table that pays
 UNIT = 2 * WORDS  # rows that are looked up together
