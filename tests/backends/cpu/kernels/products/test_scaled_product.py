@@ -28,7 +28,9 @@ needs_x86 = pytest.mark.skipif(processor().architecture != "x86_64", reason="onl
 @pytest.fixture(autouse=True)
 def slow_subnormals() -> Iterator[None]:
     """Generates code as for a processor whose multiply-adds of subnormal numbers are slow, whichever this is."""
-    with generating_for(replace(host_processor(), features=host_processor().features.replace(f"+{FAST_SUBNORMALS}", ""))):
+    with generating_for(
+        replace(host_processor(), features=host_processor().features.replace(f"+{FAST_SUBNORMALS}", ""))
+    ):
         yield
 
 
