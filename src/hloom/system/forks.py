@@ -27,7 +27,8 @@ def at_fork(
 def new_lock() -> threading.Lock:
     """Returns a lock that a forked child finds free, since the child lacks the thread that held it.
 
-    Whatever the lock protects must be valid at any time, and the holder must not fork.
+    Whatever the lock protects must be valid at any time. A thread that forks while it holds the lock must not release
+    it in the child.
     """
     lock = threading.Lock()
     _locks.add(lock)

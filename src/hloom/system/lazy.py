@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from hloom.errors import ResourceExhaustedError, RunError
-from hloom.system.forks import at_fork
+from hloom.system.forks import at_fork, new_lock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +134,7 @@ _working: dict[int, Job[Any] | None] = {}
 """The threads that run shielded functions, by identifier; the value is the job of the main thread's worker, else
 None.
 """
-_gate = _thread.allocate_lock()
+_gate = new_lock()
 """Held by a thread that forks; no work begins meanwhile."""
 _inbox: SimpleQueue[Job[Any] | None] | None = None
 """The queue of the main thread's worker while it is idle, else None."""
@@ -227,7 +227,6 @@ def _in_child() -> None:
     for thread in _working.keys() - {_thread.get_ident()}:
         del _working[thread]
     _inbox = None
-    _gate._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 def _end() -> None:

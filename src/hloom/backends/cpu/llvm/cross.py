@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import functools
-import threading
 
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.machine_code import add_passes, set_options
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.system.forks import new_lock
 
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 
 
 class Form(enum.StrEnum):
