@@ -202,11 +202,15 @@ class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
 
     cost = 30
     kinds = FLOATS
-    function = staticmethod(np.cbrt)
+
+    @staticmethod
+    def function(x: Array) -> Any:
+        # In long double, as the cube root of some C libraries is off by three units in the last place.
+        return np.cbrt(x.astype(np.longdouble)).astype(x.dtype)
 
 
 def _of_any_size(function: Callable[[Array], Array], x: Array) -> Array:
-    """Sine or cosine; of large f64 in long double, as C's functions reduce them by too few digits of pi."""
+    """Sine, cosine or tangent; of large f64 in long double, as C's functions reduce them by too few digits of pi."""
     result = function(x)
     if x.dtype == F64 and np.any(large := np.abs(x) > 2.0**30):
         result = np.where(large, function(x.astype(np.longdouble)), result).astype(F64)
@@ -239,7 +243,10 @@ class Tan(AccurateUnary, opcode="tan", builder="tan"):
 
     see_also = ("tanh", "atan2")
     cost = 40
-    function = staticmethod(np.tan)
+
+    @staticmethod
+    def function(x: Array) -> Any:
+        return _of_any_size(np.tan, x)
 
 
 class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):

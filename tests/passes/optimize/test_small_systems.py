@@ -23,6 +23,20 @@ def systems(*sizes: int, type: Any = np.float32) -> np.ndarray:
     return (found + 2 * np.eye(sizes[-1])[::-1]).astype(type)  # whose rows are swapped
 
 
+def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Solves a system in f64 by elimination with partial pivoting; BLAS libraries differ in which results are NaN."""
+    rows = np.concatenate([a, b], axis=1).astype(np.float64)
+    for k in range(len(a)):
+        pivot = k + np.abs(rows[k:, k]).argmax()
+        rows[[k, pivot]] = rows[[pivot, k]]
+        if rows[k, k] != 0:
+            rows[k + 1 :, k:] -= rows[k + 1 :, k : k + 1] / rows[k, k] * rows[k, k:]
+    for k in reversed(range(len(a))):
+        known = (rows[k, k + 1 : len(a), None] * rows[k + 1 :, len(a) :]).sum(axis=0)
+        rows[k, len(a) :] = (rows[k, len(a) :] - known) / rows[k, k]
+    return rows[:, len(a) :]
+
+
 def calls(function: Callable[..., Any], *arguments: np.ndarray, batch_invariant: bool = False) -> list[str]:
     """The targets of the calls that a program has after the passes."""
     module = hl.from_jax(function, *arguments)
@@ -84,16 +98,16 @@ def test_a_batch_does_not_choose() -> None:
 
 
 def test_singular_systems_are_as_the_factors_say() -> None:
-    """Zero pivots, NaN and infinities, against the interpreter's steps."""
+    """Zero pivots, NaN and infinities, against elimination step by step."""
     a = systems(24, 5, 5)
     a[0], a[1, :, 0], a[2] = 0, 0, np.triu(a[2], 1)
     a[3, 1], a[4, :, 2], a[5, 2, 2], a[6, 0, 0] = np.nan, np.nan, np.inf, -np.inf
     a[7] *= 1e37
     b = np.random.default_rng(1).standard_normal((24, 5, 2)).astype(np.float32)
-    module = hl.from_jax(jnp.linalg.solve, a, b)
-    want = hl.compile(module, "interpreter")(a, b)
+    with np.errstate(all="ignore"):
+        want = np.stack([solution(*system) for system in zip(a, b, strict=True)])
     assert not np.isfinite(want[[0, 1, 2, 3, 4]]).all(axis=(1, 2)).any()
-    np.testing.assert_allclose(hl.compile(module)(a, b), want, rtol=1e-3)
+    np.testing.assert_allclose(hl.compile(hl.from_jax(jnp.linalg.solve, a, b))(a, b), want, rtol=1e-3)
 
 
 def test_reciprocals_of_pivots_do_not_overflow() -> None:

@@ -112,10 +112,11 @@ class Case:
         wide = wide.T if self.transposed else wide
         rows = x.astype(np.float64)
         additions = min(self.k, 512) + self.k // 512
-        rounding = 2.0**-24 if x.dtype.itemsize < 8 else 2.0**-53
+        accumulator = np.finfo(np.float32 if x.dtype.itemsize < 8 else np.float64)
         exact = rows @ wide
         underflow = float(ml_dtypes.finfo(x.dtype).smallest_subnormal) / 2
-        sums = (additions + 1) * rounding * (np.abs(rows) @ np.abs(wide))
+        rounding = accumulator.epsneg * (np.abs(rows) @ np.abs(wide)) + float(accumulator.smallest_subnormal) / 2
+        sums = (additions + 1) * rounding
         return exact, sums + EPSILON[self.floats] * np.abs(exact) + underflow
 
 
