@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.system import shield
 from hloom.system.float_state import _control_word_functions, ieee_floats
 from hloom.system.machine import architecture
 
@@ -97,6 +101,18 @@ def test_the_state_comes_back_after_an_error() -> None:
             assert state() != before
             raise ValueError("in between")
         assert state() == before
+
+
+def test_workers_start_in_that_state() -> None:
+    """A thread inherits the state of the one that starts it."""
+    default, job, inbox = state(), shield.Job(state), SimpleQueue[Any]()
+    for item in (job, None):
+        inbox.put(item)
+    with flushing():
+        worker = threading.Thread(target=shield._serve, args=(inbox,))
+        worker.start()
+        worker.join()
+    assert job.result() == default
 
 
 def test_the_control_word_of_windows_comes_back() -> None:

@@ -32,6 +32,7 @@ from hloom.errors import ArgumentError, counted
 from hloom.ir import Module
 from hloom.lir import LirModule
 from hloom.passes import clone_module, run_passes
+from hloom.system.float_state import ieee_floats
 from hloom.system.machine import thread_count
 from hloom.system.records import record
 from hloom.system.shield import shielded
@@ -117,6 +118,7 @@ def single_page(library: Library, page: str) -> str:
     return filled(page, library.name, library.functions, wasm, library.threads)
 
 
+@ieee_floats()
 def build(
     modules: Mapping[str, Module | XlaComputation | str],
     folder: str | PathLike[str] | None = None,

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from hloom.errors import ResourceExhaustedError, RunError
+from hloom.system.float_state import ieee_floats
 from hloom.system.forks import at_fork, new_lock
 
 P = ParamSpec("P")
@@ -175,8 +176,12 @@ def _start(function: Callable[..., None], *args: Any) -> None:
         raise ResourceExhaustedError(f"the system cannot start another thread: {error}") from None
 
 
+@ieee_floats()
 def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:
-    """Runs jobs until None arrives, after an abandoned one: another worker has replaced this one."""
+    """Runs jobs until None arrives, after an abandoned one: another worker has replaced this one.
+
+    A thread starts in the floating-point state of the one that starts it, which may be any.
+    """
     while (job := inbox.get()) is not None:
         job.run()
         job = None
