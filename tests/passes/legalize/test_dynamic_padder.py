@@ -234,6 +234,25 @@ def test_sizes_that_do_not_fit_are_errors(case: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize(
+    "use", ["ROOT r = s32[] get-dimension-size(s), dimensions={0}", "ROOT r = s32[3] subtract(s, s)"]
+)
+def test_a_size_that_a_static_type_does_not_have_is_an_error(use: str, backend: str) -> None:
+    """SETDIMENSIONSIZE-5, though the values of the elements do not matter: XLA takes such a dimension for dynamic."""
+    begin = "x = s32[3] parameter(0)\nn = s32[] parameter(1)\ns = s32[3] set-dimension-size(x, n), dimensions={0}\n"
+    executable, x = hl.compile(module_text(begin + use), backend=backend), np.arange(3, dtype=np.int32)
+    with pytest.raises(hl.RunError, match="SETDIMENSIONSIZE-5"):
+        executable(x, np.int32(2))
+    executable(x, np.int32(3))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_sizes_of_dead_code_are_not_looked_at(backend: str) -> None:
+    executable, arrays = hl.compile(text_of("ROOT r = f32[8,4] negate(x)"), backend=backend), arguments(9, -1)
+    np.testing.assert_array_equal(executable(*arrays), np.negative(arrays[0]))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_known_sizes_that_differ_are_an_error(backend: str) -> None:
     body = (
         "three = s32[] constant(3)\nfive = s32[] constant(5)\nf = f32[<=8,4] set-dimension-size(x, three), dimensions={0}\n"

@@ -10,12 +10,14 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.structure import Constant, OptimizationBarrier, Tuple
 from hloom.ops.traits import ControlFlow, Structural
 from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.legalize.dynamic.rules import rule_of
 from hloom.passes.legalize.dynamic.site import S32, Padded, Site
 from hloom.passes.op_builder import OpBuilder, new_computation
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape import Shape
 from hloom.stablehlo.importer.size_bounds import SizeBounds
 from hloom.system.records import record
@@ -41,9 +43,10 @@ class DynamicPadder:
 
     def run(self, module: Module) -> int:
         """Pads the dynamic arrays; returns the number of instructions changed."""
-        dynamic = {i.parent for i in module.instructions() if i.shape.is_dynamic}
+        dynamic = {i.parent for i in module.instructions() if _has_size(i)}
         if not dynamic or not all(_can_pad(i, dynamic) for i in module.instructions()):
             return 0
+        DeadCodeElimination().run(module)  # sizes that nothing uses are not checked
         shapes, result = module.entry.parameter_shapes, module.entry.result_shape
         changes = sum(_ComputationPadder(computation).run() for computation in callees_first_of(module))
         _wrap_entry(module, shapes, result)
@@ -51,9 +54,14 @@ class DynamicPadder:
         return changes
 
 
+def _has_size(instruction: Instruction) -> bool:
+    """Whether an instruction has dynamic arrays, or sets a size, which is checked even where the type is static."""
+    return is_dynamic(instruction) or isinstance(instruction.op, SetDimensionSize)
+
+
 def _can_pad(instruction: Instruction, dynamic: AbstractSet[Computation | None]) -> bool:
     """Whether an instruction can be changed to padded arrays; `dynamic` are the computations with dynamic shapes."""
-    if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
+    if _has_size(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
     return isinstance(instruction.op, _CALLS) or dynamic.isdisjoint(calls(instruction.op))
 
@@ -78,7 +86,7 @@ class _ComputationPadder:
 
     def run(self) -> int:
         """Pads the dynamic arrays; returns the number of instructions changed."""
-        involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
+        involved = [instruction for instruction in self.computation.instructions if _has_size(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
             if isinstance(instruction.op, _FORWARDING) and not isinstance(instruction.op, Constant):
