@@ -50,6 +50,11 @@ class Processor:
         """Size of a pointer in bytes."""
         return 4 if self.architecture in ("armv7", "thumbv7em", "wasm32") else 8
 
+    @property
+    def table_entries(self) -> int:
+        """The entries of f32 among which one instruction looks up that of each lane of a register; 0 without it."""
+        return {64: 32, 32: 8}.get(self.vector_bytes, 0) if self.architecture == "x86_64" else 0
+
     def has(self, feature: str) -> bool:
         """Whether it has a feature, by LLVM's name, that is not implied by the processor's name."""
         return f"+{feature}" in self.features.split(",")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.avx512 import emit_avx512, has_avx512
 from hloom.backends.cpu.elements.functions import piecewise
 from hloom.backends.cpu.elements.functions.lanes import (
+    ROUNDER,
     Lanes,
     Number,
     add_multiple,
@@ -19,6 +20,7 @@ from hloom.backends.cpu.elements.functions.lanes import (
     where,
     with_sign_of,
 )
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I32, constant
 
 LN2 = 0.6931471805599453
@@ -28,8 +30,12 @@ LOG2E = 1.4426950408889634
 LN2_HIGH = (0.6931471824645996, 0.6931471805599453)
 LN2_LOW = (-1.9046542121259336e-09, 2.3190468138462996e-17)
 
-# 1.5 * 2^(mantissa bits): the sum with it is rounded to an integer, which is in the low bits.
-ROUNDER = (12582912.0, 6755399441055744.0)
+# The bias of exponents.
+BIAS = (127, 1023)
+
+# Powers of two far from both ends of the range of exponents.
+LARGE = (2.0**64, 2.0**512)
+SMALL = (2.0**-64, 2.0**-512)
 
 # (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; relative errors of e^r - 1: 2^-26.1 and 2^-55.4.
 EXP = {
@@ -116,9 +122,9 @@ ERF_AT_0_LOW = (-5.8635382771399236e-08, 1.533545961316588e-17)
 MIN_EXPONENT = (-104.0, -746.0)
 
 
-def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """The bits of n + ROUNDER, n, and r with x = n LN2_HIGH + r, exactly."""
-    rounder = x.pick(*ROUNDER)
+def _reduce(x: Lanes, addend: int = 0) -> tuple[Lanes, Lanes, Lanes]:
+    """The bits of n + addend + ROUNDER, n, and r with x = n LN2_HIGH + r, exactly."""
+    rounder = x.pick(*(each + addend for each in ROUNDER))
     shifted = muladd(x, LOG2E, rounder)
     n = shifted - rounder
     return shifted.bits, n, add_multiple(n, -x.pick(*LN2_HIGH), x)
@@ -129,15 +135,15 @@ def _without_low(n: Lanes, value: Lanes | Number) -> Lanes:
     return muladd(n, -n.pick(*LN2_LOW), value)
 
 
-def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
-    """factor * 2^n for a power of two and integers n, of which only the low bits, those of an exponent, matter."""
-    bits = bit_pattern("double" if mantissa_bits == 52 else "float", factor)
-    return ((n << mantissa_bits) + bits).float
+def _power_of_two(n: Lanes, mantissa_bits: int) -> Lanes:
+    """2^n for integers n, of which only the low bits, those of an exponent, matter."""
+    one = bit_pattern("double" if mantissa_bits == 52 else "float", 1.0)
+    return ((n << mantissa_bits) + one).float
 
 
-def _exp_of_reduced(x: Lanes, low: Lanes | None) -> tuple[Lanes, Lanes, Lanes]:
-    """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + ROUNDER."""
-    bits, n, r = _reduce(x)
+def _exp_of_reduced(x: Lanes, low: Lanes | None, addend: int = 0) -> tuple[Lanes, Lanes, Lanes]:
+    """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + addend + ROUNDER."""
+    bits, n, r = _reduce(x, addend)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)
     return _exp_of_small(r), n, bits
 
@@ -158,13 +164,39 @@ def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
 
 
-def exp_of_sum(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
-    """e^(x + low), or half of it."""
+def exp_of_sum(x: Lanes, low: Lanes | None = None) -> Lanes:
+    """e^(x + low)."""
     if has_avx512(x.type):
         power, n, _ = _exp_of_reduced(x, low)
-        return _scaled(power, n - 1.0 if halved else n)
-    power, scale, other = exp_parts(x, low, halved)
-    return power * scale * other
+        return _scaled(power, n)
+    last = _last_factor(x)
+    power, scale = _power_and_scale(x, low, last)
+    return power * scale * last
+
+
+def _half_of_exp(x: Lanes) -> Lanes:
+    """e^x / 2 for positive x."""
+    if has_avx512(x.type):
+        power, n, _ = _exp_of_reduced(x, None)
+        return _scaled(power, n - 1.0)
+    power, scale = _power_and_scale(x, None, x.pick(*LARGE))
+    return power * scale * x.pick(*(each / 2 for each in LARGE))
+
+
+def _bias(x: Lanes) -> int:
+    """The bias of the exponents of x."""
+    return BIAS[x.type.bits == 64]
+
+
+def _last_factor(x: Lanes) -> Lanes:
+    """A power of two that leaves a normal number of e^x divided by it."""
+    return where(x.bits < 0, x.pick(*SMALL), x.pick(*LARGE))
+
+
+def _power_and_scale(x: Lanes, low: Lanes | None, last: Lanes) -> tuple[Lanes, Lanes]:
+    """Two factors of e^(x + low), e^r and a power of two, beside a power of two that is the last factor."""
+    power, _, bits = _exp_of_reduced(x, low, 2 * _bias(x))
+    return power, ((bits << x.mantissa_bits) - last.bits).float
 
 
 def _scaled(x: Lanes, n: Lanes) -> Lanes:
@@ -176,7 +208,7 @@ def exp(x: Lanes) -> Lanes:
     """e^x."""
     if has_avx512(x.type):
         return _exp_of_any(x)
-    return _exp_without_overflow(at_most(x, x.pick(90.0, 711.0)))
+    return _exp_without_overflow(at_most(x, x.pick(90.0, 711.0)), _last_factor(x))
 
 
 def _exp_of_any(x: Lanes) -> Lanes:
@@ -190,16 +222,16 @@ def _limited(x: Lanes, limit: float) -> Lanes:
     return Lanes(x.b, emit_avx512(x.b, "range", x.value, x.like(limit).value, immediates=[LEAST_MAGNITUDE]))
 
 
-def _exp_without_overflow(x: Lanes) -> Lanes:
-    """e^x for x that cannot overflow.
+def _exp_without_overflow(x: Lanes, last: Lanes) -> Lanes:
+    """e^x with a last factor, for x that cannot overflow.
 
-    Where the result is zero, as for masked scores of a softmax, a factor is zero: products that underflow are slow.
+    Where the result is zero, as for masked scores of a softmax, this factor is zero: products that underflow are slow.
     """
     if has_avx512(x.type):
         return _exp_of_any(x)
     least = x.pick(*MIN_EXPONENT)
-    power, scale, other = exp_parts(at_least(x, least))
-    return power * scale * where(x > least, other, 0.0)
+    power, scale = _power_and_scale(at_least(x, least), None, last)
+    return power * scale * where(x > least, last, 0.0)
 
 
 def expm1(x: Lanes) -> Lanes:
@@ -221,18 +253,18 @@ def logistic(x: Lanes) -> Lanes:
 
     The quotient s = a / (1 + e) equals a - e s, which has a smaller rounding error, since e is at most 1.
     """
-    e = _exp_without_overflow(-abs(x))
-    above = where(x < 0.0, e, 1.0)
+    e = _exp_without_overflow(-abs(x), x.pick(*SMALL))
+    above = where(x.bits < 0, e, 1.0)
     return muladd(-e, above / (e + 1.0), above)
 
 
 def tanh(x: Lanes) -> Lanes:
     """h / (1 + h) with h = (e^2|x| - 1) / 2, computed near zero as h - h tanh |x|; of f32 polynomials, on AVX-512."""
-    if piecewise.has_piecewise(x):
+    if x.type.bits == 32 and processor().table_entries == piecewise.INTERVALS:
         return piecewise.tanh(x)
     a = abs(x)
-    bits, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
-    half = _power_of_two(bits, x.mantissa_bits, 0.5)
+    biased, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)), _bias(x) - 1)
+    half = (biased << x.mantissa_bits).float
     tail = muladd(r * r, r.polynomial(EXP), n * -x.pick(*LN2_LOW))
     h = muladd(half, tail, muladd(half, r, half - 0.5))
     quotient = h / (h + 1.0)
@@ -242,7 +274,7 @@ def tanh(x: Lanes) -> Lanes:
 def sinh(x: Lanes) -> Lanes:
     """(e^a - e^-a) / 2 with a = |x|; a polynomial near zero."""
     a = abs(x)
-    half = exp_of_sum(at_most(a, x.pick(90.0, 711.0)), halved=True)
+    half = _half_of_exp(at_most(a, x.pick(90.0, 711.0)))
     square = a * a
     near_zero = muladd(a * square, square.polynomial(SINH), a)
     return with_sign_of(where(a < 1.0, near_zero, half - 0.25 / half), x)
@@ -250,19 +282,19 @@ def sinh(x: Lanes) -> Lanes:
 
 def cosh(x: Lanes) -> Lanes:
     """(e^a + e^-a) / 2 with a = |x|."""
-    half = exp_of_sum(at_most(abs(x), x.pick(90.0, 711.0)), halved=True)
+    half = _half_of_exp(at_most(abs(x), x.pick(90.0, 711.0)))
     return half + 0.25 / half
 
 
 def erf(x: Lanes) -> Lanes:
     """1 - e^-g with a polynomial for the smooth g = -log(erfc |x|); of f32 polynomials of x, on AVX-512."""
-    if piecewise.has_piecewise(x):
+    if x.type.bits == 32 and processor().table_entries:
         return piecewise.erf(x)
     a = at_most(abs(x), x.pick(3.95, 5.93))
     factor = muladd(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
     g = a * factor
-    bits, n, r = _reduce(-g)
+    biased, n, r = _reduce(-g, _bias(x))
     rest = _without_low(n, -muladd(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
-    scale = _power_of_two(bits, x.mantissa_bits)
+    scale = (biased << x.mantissa_bits).float
     power = r + muladd(r * r, r.polynomial(EXP), rest)
     return with_sign_of(muladd(scale, power, scale - 1.0), x)

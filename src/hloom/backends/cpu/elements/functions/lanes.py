@@ -14,6 +14,9 @@ Number = float | int
 INF = float("inf")
 NAN = float("nan")
 
+# 1.5 * 2^(mantissa bits): the sum with it is rounded to an integer, which is in the low bits.
+ROUNDER = (12582912.0, 6755399441055744.0)
+
 
 class Lanes:
     """A scalar or vector with the builder that emits operations on it; Python numbers become constants of its type.

@@ -11,12 +11,12 @@ from hloom.backends.cpu.elements.functions.exponentials import (
     LN2_HIGH,
     LN2_LOW,
     MIN_EXPONENT,
-    ROUNDER,
     exp_of_sum,
 )
 from hloom.backends.cpu.elements.functions.lanes import (
     INF,
     NAN,
+    ROUNDER,
     Lanes,
     at_least,
     at_most,
@@ -32,6 +32,9 @@ from hloom.lir import I32, constant
 
 # The immediate operand of VGETMANT: numbers in [1, 2), and NaN for negative ones other than -0.
 MANTISSA_FROM_ONE = constant(I32, 0b1100)
+
+# The sum with any exponent of f64 is positive.
+OFFSET = 1280
 
 # float: (log(1 + f) - f + f^2 / 2) / f^3; double: (2 atanh(s) / s - 2) / s^2 by s^2, s = f / (2 + f).
 # Relative errors of the logarithm: 2^-27.3 and 2^-58.5.
@@ -74,18 +77,24 @@ POWER_ATANH = {
 # Logarithms
 
 
-def _split(x: Lanes) -> tuple[Lanes, Lanes]:
-    """Splits positive normal x = 2^e m into the integer e and m in [sqrt(1/2), sqrt(2))."""
-    bits = x.bits
-    e = (bits - bit_pattern(x.type.element, 0.5**0.5)).shift_right_signed(x.mantissa_bits)
-    return e, (bits - (e << x.mantissa_bits)).float
+def _split(bits: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Splits positive x = 2^e m, from its bits, into e as the exponent in bits and as a float, and m in [sqrt(1/2),
+    sqrt(2)).
 
-
-def _as_float(e: Lanes) -> Lanes:
-    """Converts small integers to floats of the same width."""
-    if e.type.bits == 32:
-        return Lanes(e.b, e.b.convert("sitofp", e.value, "float"))
-    return (e + bit_pattern("double", ROUNDER[1])).float - ROUNDER[1]
+    The bits of subnormal numbers are to be those that they would have if exponents could be negative.
+    """
+    single = bits.type.bits == 32
+    mantissa_bits, element = (23, "float") if single else (52, "double")
+    above = bits - bit_pattern(element, 0.5**0.5)
+    power = above & (-1 << mantissa_bits)
+    m = (bits - power).float
+    if single:
+        e = Lanes(bits.b, bits.b.convert("sitofp", above.shift_right_signed(mantissa_bits).value, element))
+    else:
+        # AVX2 neither shifts nor converts signed numbers of 64 bits.
+        positive = above + (OFFSET << mantissa_bits) >> mantissa_bits
+        e = (positive + bit_pattern(element, ROUNDER[1])).float - (ROUNDER[1] + OFFSET)
+    return power, e, m
 
 
 def _log(e: Lanes, f: Lanes) -> Lanes:
@@ -116,11 +125,10 @@ def log(x: Lanes) -> Lanes:
 
 def _exponent_and_mantissa(x: Lanes) -> tuple[Lanes, Lanes]:
     """Splits positive x = 2^e m, which may be subnormal, into e as a float and m in [sqrt(1/2), sqrt(2))."""
-    tiny = x < x.pick(2.0**-126, 2.0**-1022)
-    shift = 24.0 if x.type.bits == 32 else 54.0
-    e, m = _split(where(tiny, x * 2.0**shift, x))
-    exponent = _as_float(e)
-    return where(tiny, exponent - shift, exponent), m
+    shift = 24 if x.type.bits == 32 else 54
+    shifted = (x * 2.0**shift).bits - (shift << x.mantissa_bits)
+    _, e, m = _split(where(x < x.pick(2.0**-126, 2.0**-1022), shifted, x.bits))
+    return e, m
 
 
 def _split_by_avx512(x: Lanes) -> tuple[Lanes, Lanes]:
@@ -135,12 +143,11 @@ def _split_by_avx512(x: Lanes) -> tuple[Lanes, Lanes]:
 
 def log_of_sum(u: Lanes, rest: Lanes, exponent: Lanes | None = None) -> Lanes:
     """log(u + rest), or log((u + rest) 2^exponent), for a rounded sum u that is not subnormal and its error."""
-    largest = 127 if u.type.bits == 32 else 1023
-    e, m = _split(u)
+    power, e, m = _split(u.bits)
     # 2^-e, or 0 where the rest is too small to matter.
-    inverse = ((largest - e.intrinsic("smin", largest)) << u.mantissa_bits).float
-    power = _as_float(e)
-    result = _log(power if exponent is None else power + exponent, fma(rest, inverse, m - 1.0))
+    one = bit_pattern(u.type.element, 1.0)
+    inverse = (one - power.intrinsic("smin", one)).float
+    result = _log(e if exponent is None else e + exponent, fma(rest, inverse, m - 1.0))
     result = where(u.equals(INF), INF, result)
     return where(u.compare("ult", 0.0), NAN, where(u.equals(0.0), -INF, result))
 

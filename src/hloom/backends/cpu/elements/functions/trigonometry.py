@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hloom.backends.cpu.elements.functions.exponentials import ROUNDER
-from hloom.backends.cpu.elements.functions.lanes import INF, Lanes, fma, muladd, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.functions.lanes import INF, ROUNDER, Lanes, fma, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.elements.shared import shared
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import (
