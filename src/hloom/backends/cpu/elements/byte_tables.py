@@ -40,27 +40,35 @@ def can_look_up(table: Table) -> bool:
 
 def look_up(b: Builder, codes: Value, table: Table) -> Value:
     """Returns the floats of 64 codes (i8) in a table of 256."""
-    codes = b.shuffle(
-        codes, None, [16 * part + 4 * lane + i for lane in range(4) for part in range(4) for i in range(4)]
-    )
+    codes = b.shuffle(codes, None, order_of_lanes(LANES))
     is_odd = bool((table[128:] == table[:128] ^ (1 << 31)).all())
     low, high = (_bytes_of(b, codes, (table >> shift).astype(np.uint8), is_odd) for shift in (16, 24))
     if is_odd:
         high = b.binary("or", high, b.binary("and", codes, constant(_BYTES, 0x80)))
-    words = [b.shuffle(low, high, _interleaved(part, 1)) for part in range(2)]
-    nothing = zero(_WORDS)
+    return floats_of_bytes(b, low, high)
+
+
+def order_of_lanes(bytes: int) -> list[int]:
+    """Returns which of the bytes to put into each 16, so that `floats_of_bytes` has the floats in order."""
+    parts, lanes = range(4), range(bytes // 16)
+    return [4 * (len(lanes) * part + lane) + i for lane in lanes for part in parts for i in range(4)]
+
+
+def floats_of_bytes(b: Builder, low: Value, high: Value) -> Value:
+    """Returns the floats whose upper two bytes are given, in `order_of_lanes`."""
+    bytes = low.type.width
+    words, nothing = type_of("i16", bytes // 2), zero(type_of("i16", bytes // 2))
+    halves = [b.shuffle(low, high, _interleaved(bytes, half, 1)) for half in range(2)]
     quarters = []
-    for half in words:
-        half = b.bitcast(half, _WORDS)
-        quarters += [
-            b.bitcast(b.shuffle(nothing, half, _interleaved(part, 2)), type_of("float", 16)) for part in range(2)
-        ]
-    return b.concatenated(quarters)
+    for half in halves:
+        half = b.bitcast(half, words)
+        quarters += [b.shuffle(nothing, half, _interleaved(bytes, part, 2)) for part in range(2)]
+    return b.concatenated([b.bitcast(quarter, type_of("float", bytes // 4)) for quarter in quarters])
 
 
-def _interleaved(part: int, size: int) -> list[int]:
+def _interleaved(bytes: int, part: int, size: int) -> list[int]:
     """Returns the lanes of the instructions that interleave the low or high halves of each 16 bytes."""
-    count, lanes = LANES // size, 16 // size
+    count, lanes = bytes // size, 16 // size
     return [base + part * lanes // 2 + k // 2 + k % 2 * count for base in range(0, count, lanes) for k in range(lanes)]
 
 

@@ -18,6 +18,7 @@ import pytest
 import hloom as hl
 from backends.cpu.runtime.guarded import Side
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
+from hloom.backends.cpu.elements.lane_tables import codes_of_vector
 from hloom.backends.cpu.kernels.products.computed import computed_operand
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.pipeline import cpu_pipeline
@@ -32,6 +33,7 @@ FLOATS = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3b11fnuz", "f8
 GROUP = 32
 SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROUP, GROUP), "64": (64, 1), "96": (96, 1)}
 """The steps of K and the columns that share a scale; 0: all."""
+INTEGER_CODES = np.arange(16, dtype=np.float32).view(np.uint32)
 EPSILON = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "f64": 2.0**-53}
 
 
@@ -268,6 +270,19 @@ def test_scaled_codes_are_looked_up_once(rows: int) -> None:
     text = stage_text(hl.parse(_unpacking(case, "bitcast")), "asm")
     assert re.search(r"vperm(ps|d)\s", text)
     assert not re.search(r"vperm(ps|d)\s.*\{1to16\}", text)
+
+
+@pytest.mark.skipif(
+    not codes_of_vector(INTEGER_CODES), reason="codes are looked up otherwise, or decoded by arithmetic"
+)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("weights", ["s4", "f4e2m1fn", "halves"])
+def test_codes_are_looked_up_in_lanes(weights: str, transposed: bool) -> None:
+    is_packed = weights == "halves"
+    case = Case(1, 320, 256, "s4" if is_packed else weights, scales="groups", transposed=transposed)
+    text = _unpacking(case, "bitcast") if is_packed else case.text()
+    loops = [body for body in _inner_loops(text) if "@llvm.fmuladd" in body]
+    assert loops and all("pshuf" in body for body in loops)
 
 
 @pytest.mark.parametrize(("rows", "k", "scales"), [(1, 65 * 64, "64"), (3, 5120, "64"), (1, 45 * 96, "96")])

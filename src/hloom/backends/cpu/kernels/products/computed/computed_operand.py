@@ -15,6 +15,7 @@ import numpy as np
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
+from hloom.backends.cpu.elements.lane_tables import codes_of_vector
 from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of, magnitudes_of
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import (
@@ -40,6 +41,8 @@ from hloom.values import Array
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
+PARTS = 4
+"""Vectors of floats whose bytes are looked up together."""
 MAX_INTEGER = 1 << 8
 """Up to which bf16 has all integers."""
 MAX_EXPONENT = 127
@@ -160,11 +163,14 @@ class ComputedOperand:
         return [*found]
 
     @cached_property
-    def has_bytes_to_look_up(self) -> bool:
-        """Whether parts of the expression are tables of bytes that the processor looks up in registers."""
-        if self.contiguous is None or not has_byte_tables():
-            return False
-        return not all(function.has_codes for function in self._functions(self.contiguous))
+    def looked_up(self) -> int:
+        """How many bytes or codes the processor looks up together in tables, for several vectors; 0 if it does not."""
+        if self.contiguous is None:
+            return 0
+        functions = self._functions(self.contiguous)
+        if has_byte_tables():
+            return 0 if all(function.has_codes for function in functions) else LANES
+        return max((codes_of_vector(function.table) for function in functions), default=0)
 
     @cached_property
     def coded(self) -> Coded | None:
@@ -226,7 +232,7 @@ class ComputedOperand:
 
     def parts(self, type: Type) -> int:
         """Returns the number of vectors of a type that are computed together."""
-        return LANES // type.width if type.width == VECTOR and self.has_bytes_to_look_up else 1
+        return PARTS if PARTS * type.width == self.looked_up else 1
 
 
 def computed_operand(
@@ -239,7 +245,7 @@ def computed_operand(
     buffers = tuple(BufferType(i.shape.element_type, i.shape.element_count, "input") for i in sources)
     sizes = [math.prod(operand.shape.dimensions[d] for d in role) for role in roles]
     whole = _pulled(operand, roles, sources, buffers, [(1, size) for size in sizes], type)
-    along = LANES if whole.has_bytes_to_look_up else VECTOR
+    along = whole.looked_up or VECTOR
     axes = (whole.batch, whole.free, whole.contracted)
     groups = [_group_size(whole.value, axis, along if axis is whole.contiguous else STEPS) for axis in axes]
     if groups == sizes:

@@ -20,6 +20,7 @@ from hloom.backends.cpu.elements.byte_tables import (
     table_of_codes,
     words_of_codes,
 )
+from hloom.backends.cpu.elements.lane_tables import codes_of_vector, look_up_bytes_in_lanes, look_up_halves_in_lanes
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import Axis, ComputedOperand
@@ -290,19 +291,20 @@ class OperandEmitter(NestEmitter):
         function = self._byte_function(expression)
         if function is None:
             return super()._emit(expression)
+        if not has_byte_tables():
+            return self._of_codes_in_lanes(function)
         if function.has_codes:
             return self._of_codes(function, table_of_codes(self.f, function.table))
         return self._of_bytes(function)
 
     def _byte_function(self, expression: Expression) -> ByteFunction | None:
-        if not has_byte_tables() or self.vector is None or self.vector not in expression.variables:
+        if self.vector is None or self.vector not in expression.variables:
             return None
         key = id(expression), self.vector
         if key not in self.functions:
             self.functions[key] = byte_function(self.operand.space, expression, self.vector)
         function = self.functions[key]
-        lanes = CODES if function is not None and function.has_codes else LANES
-        return function if self.lanes == lanes else None
+        return function if function is not None and self.lanes == _looked_up_together(function) else None
 
     def _of_bytes(self, function: ByteFunction) -> Value:
         """Returns the floats of the bytes that are loaded."""
@@ -310,17 +312,36 @@ class OperandEmitter(NestEmitter):
 
     def _of_codes(self, function: ByteFunction, table: Value) -> Value:
         """Returns the floats of the codes of 4 bits that are loaded."""
+        f, codes = self.f, self._bytes_of_codes(function)
+        if function.half is None:
+            return look_up_codes(f, f.convert("zext", codes, "i32"), table)
+        found = look_up_codes(f, halves_of_bytes(f, f.bitcast(codes, I64), function.is_swapped), table)
+        return found if self.order else f.shuffle(found, None, _LANES_OF_HALVES)
+
+    def _of_codes_in_lanes(self, function: ByteFunction) -> Value:
+        codes = self._bytes_of_codes(function)
+        if function.half is None:
+            return look_up_bytes_in_lanes(self.f, codes, function.table)
+        return look_up_halves_in_lanes(self.f, codes, function.table, function.is_swapped)
+
+    def _bytes_of_codes(self, function: ByteFunction) -> Value:
+        """Returns the bytes that have the codes, in their halves or alone."""
         f, mask = self.f, self.tail
         if function.half is None:
-            return look_up_codes(f, f.convert("zext", self._bytes(function.load, mask), "i32"), table)
+            return self._bytes(function.load, mask)
         assert self.vector is not None
         pairs = None if mask is None else f.shuffle(mask, None, range(0, self.lanes, 2))
         with self.bound(function.half, f.index(f.divide(self.variables[self.vector], 2))):
-            packed = self._bytes(function.load, pairs, self.lanes // 2)
-        found = look_up_codes(f, halves_of_bytes(f, f.bitcast(packed, I64), function.is_swapped), table)
-        return found if self.order else f.shuffle(found, None, _LANES_OF_HALVES)
+            return self._bytes(function.load, pairs, self.lanes // 2)
 
     def _bytes(self, load: Load, mask: Value | None, count: int = 0) -> Value:
         pointer, index = self.origin(load)
         address = self.f.at(pointer, lane_index(self, index).base, "i8")
         return self.f.load_masked(address, type_of("i8", count or self.lanes), 1, mask)
+
+
+def _looked_up_together(function: ByteFunction) -> int:
+    """Returns how many codes of a function the processor looks up together; 0 if it does not."""
+    if has_byte_tables():
+        return CODES if function.has_codes else LANES
+    return codes_of_vector(function.table)

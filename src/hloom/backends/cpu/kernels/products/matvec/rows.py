@@ -17,6 +17,7 @@ from hloom.target import L1_BYTES
 ROWS_PER_ITERATION = 4
 SUMS, MANY_SUMS = 16, 24  # vectors of them in 16 and in 32 registers
 SUMS_OF_HALVES = 8  # beside words of halves of bytes, all of which LLVM loads first
+SUMS_OF_TABLES = 4  # in 16 registers, beside tables of codes and several vectors that are looked up together
 VECTORS_OF_TABLE = 2  # of halves of bytes, which share a scale more often than not
 VECTORS_BYTES = L1_BYTES * 3 // 4  # of the parts of several vectors that stay in the first cache
 MAX_BLOCKS = 64  # of K, whose sums are added in one chain
@@ -50,9 +51,12 @@ class RowSums:
         """Vectors of sums in registers: more where there are more registers, and one of each vector takes many."""
         if self.is_short:
             return self.count
+        is_wide = self.type.width * self.type.bits == 512
+        if self.count == 1 and self.matrix.parts > 1 and not is_wide:
+            return SUMS_OF_TABLES
         if self.count == 1 and self.matrix.order:
             return SUMS_OF_HALVES
-        return MANY_SUMS if self.count > 4 and self.type.width * self.type.bits == 512 else SUMS
+        return MANY_SUMS if self.count > 4 and is_wide else SUMS
 
     @property
     def unroll(self) -> int:
