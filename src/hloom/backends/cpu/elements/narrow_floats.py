@@ -12,6 +12,7 @@ import functools
 import ml_dtypes
 import numpy as np
 
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Value, constant
 from hloom.system.records import record
 from hloom.types import PrimitiveType
@@ -20,6 +21,10 @@ MANTISSA, BIAS = 23, 127
 """Mantissa bits and exponent bias of f32."""
 EXPONENT_MASK = 0xFF << MANTISSA
 SIGN_MASK = 1 << 31
+F16_MANTISSA, F16_EXPONENT, F16_BIAS = 10, 5, 15
+"""Bits of the mantissa and of the exponent of f16, and its bias."""
+F16_SIGN_MASK = 1 << 15
+_F16_QUIET_NAN = 0x7E00
 _QUIET_NAN = 0x7FC00000
 _SMALLEST_POWER = 1 << (MANTISSA - 1)
 """The bits of 2^-127, which is subnormal in f32."""
@@ -78,6 +83,12 @@ class Format:
         return self.nan & EXPONENT_MASK == EXPONENT_MASK
 
     @property
+    def is_in_f16(self) -> bool:
+        """Whether f16 has its numbers, times a power of two, as normal or as subnormal ones, and its only NaN."""
+        has_one_nan = not self.has_signed_zero or self.largest_code >= self.magnitude_mask - 1
+        return self.bits - 1 - self.mantissa < F16_EXPONENT and not self.has_payloads and has_one_nan
+
+    @property
     def dropped(self) -> int:
         """The number of mantissa bits of f32 that the format does not have."""
         return MANTISSA - self.mantissa
@@ -109,10 +120,12 @@ def _bits(value: float) -> int:
 
 def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
     """Converts a code (i8, or i16 for f16) to f32, ignoring bits beyond its width. NaN keeps sign and payload."""
-    word = b.convert("zext", code, "i32")
     if type is PrimitiveType.F8E8M0FNU:
-        return _decode_exponent(b, word)
+        return _decode_exponent(b, b.convert("zext", code, "i32"))
     format = Format.of(type)
+    if format.is_in_f16 and processor().converts_f16:
+        return _decode_by_f16(b, code, format)
+    word = b.convert("zext", code, "i32")
 
     def word_of(value: int) -> Value:
         return constant(word.type, value)
@@ -134,6 +147,32 @@ def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
         is_nan = b.compare("eq", result, word_of(SIGN_MASK))
         result = b.select(is_nan, word_of(SIGN_MASK | _QUIET_NAN), result)
     return b.bitcast(result, aligner.type)
+
+
+def _decode_by_f16(b: Builder, code: Value, format: Format) -> Value:
+    """Converts a code to f32 by way of f16, which has its exponents without a bias of their own, and subnormals."""
+    word = b.convert("sext", code, "i16")
+
+    def word_of(value: int) -> Value:
+        return constant(word.type, value)
+
+    dropped = F16_MANTISSA - format.mantissa
+    magnitudes = format.magnitude_mask << dropped
+    if format.bits == 8:
+        bits = b.binary("and", b.binary("shl", word, word_of(dropped)), word_of(F16_SIGN_MASK | magnitudes))
+    else:
+        magnitude = b.binary("and", b.binary("shl", word, word_of(dropped)), word_of(magnitudes))
+        sign = b.binary("and", b.binary("shl", word, word_of(16 - format.bits)), word_of(F16_SIGN_MASK))
+        bits = b.binary("or", magnitude, sign)
+    if not format.has_signed_zero:
+        is_nan = b.compare("eq", bits, word_of(F16_SIGN_MASK))
+        bits = b.binary("xor", bits, b.binary("and", b.convert("sext", is_nan, "i16"), word_of(_F16_QUIET_NAN)))
+    elif format.largest_code < format.magnitude_mask:
+        is_nan = b.compare("eq", b.binary("and", bits, word_of(magnitudes)), word_of(magnitudes))
+        changed = b.binary("and", b.convert("sext", is_nan, "i16"), word_of(magnitudes ^ _F16_QUIET_NAN))
+        bits = b.binary("xor", bits, changed)
+    value = b.convert("fpext", b.bitcast(bits, bits.type.of("half")), "float")
+    return b.binary("fmul", value, constant(value.type, 2.0 ** (F16_BIAS - format.bias)))
 
 
 def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:

@@ -164,7 +164,7 @@ class ComputedOperand:
 
     @cached_property
     def looked_up(self) -> int:
-        """How many bytes or codes the processor looks up together in tables, for several vectors; 0 if it does not."""
+        """The bytes or codes that the processor looks up together in tables, for several vectors; 0 if it does not."""
         if self.contiguous is None:
             return 0
         functions = self._functions(self.contiguous)
