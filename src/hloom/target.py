@@ -53,12 +53,15 @@ ADDITION_RATE, MULTIPLY_ADD_RATE, MEMORY_RATE = 5e9, 2.5e10, 1e10
 """Rates that estimates of durations assume: additions, multiply-adds, and bytes read or written, in a second."""
 
 UNROLLED_WORK: UnrollTable = (*UNROLLED_ELEMENTS, (math.inf, 4))
-"""Unrolling of such loops with so much work that their longer code pays, where there are registers for it: a processor
-looks some hundred instructions ahead, and finds enough that can run only in several chains side by side."""
+"""Unrolling of such loops with so much work that their longer code pays, on processors with wide registers: those look
+some hundred instructions ahead, and find enough that can run only in several chains side by side."""
 MIN_UNROLLED_WORK = 16 * MIN_PARALLEL_WORK
 """Work, in additions, of a call that pays for compiling longer code."""
-MANY_REGISTERS_BYTES = MASK_REGISTERS_BYTES = 64
-"""Bytes of a vector register from which processors have 32 of them, and registers of masks."""
+WIDE_REGISTERS_BYTES = 32
+"""Bytes of a vector register from which instructions keep their operands, one of which may be in memory: this spares
+registers."""
+MASK_REGISTERS_BYTES = 64
+"""Bytes of a vector register from which processors have registers of masks."""
 
 
 def min_masked_bits(vector_bytes: int) -> float:

@@ -384,9 +384,10 @@ def test_large_matrices_are_transposed_in_runs_of_a_page(sizes: str, type: str, 
     ("entry", "vector_bytes", "lanes"),
     [
         ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 64, 64),
-        # Less work, fewer registers, cheap elements, and gathered ones.
+        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 32, 32),
+        # Less work, narrow registers, cheap elements, and gathered ones.
         ("x = f32[65536] parameter(0)\nROOT r = f32[65536] tanh(x)", 64, 16),
-        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 32, 8),
+        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 16, 4),
         ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] add(x, x)", 64, 32),
         (
             "x = f32[2048,2048] parameter(0)\nt = f32[2048,2048] tanh(x)\nROOT r = f32[2048,2048] reverse(t), dimensions={1}",

@@ -36,7 +36,6 @@ from hloom.loops.transformations import collapse, collapse_reductions, split_at_
 from hloom.target import (
     CACHE_LINE,
     L2_BYTES,
-    MANY_REGISTERS_BYTES,
     MAX_CACHED_COLUMN,
     MAX_CACHED_ROW,
     MAX_UNROLLED_REDUCTION,
@@ -49,6 +48,7 @@ from hloom.target import (
     UNROLLED_COLUMNS_ALONE,
     UNROLLED_ELEMENTS,
     UNROLLED_WORK,
+    WIDE_REGISTERS_BYTES,
     Target,
     UnrollTable,
     unroll_factor,
@@ -281,8 +281,8 @@ def _iteration_cost(nest: Nest, vector: Variable) -> int:
 def _unrolling(nest: Nest, vector: Variable, work: float, vector_bytes: int) -> UnrollTable:
     """The unrolling of the vector loop of a nest with one result, without reductions along it."""
     is_contiguous = all(stride_score(load.index, vector) >= 0 for load in nest.loads)
-    has_registers = vector_bytes >= MANY_REGISTERS_BYTES
-    if work >= MIN_UNROLLED_WORK and has_registers and is_contiguous and vector.extent >= MIN_UNROLLED_EXTENT:
+    is_wide = vector_bytes >= WIDE_REGISTERS_BYTES
+    if work >= MIN_UNROLLED_WORK and is_wide and is_contiguous and vector.extent >= MIN_UNROLLED_EXTENT:
         return UNROLLED_WORK
     return UNROLLED_CHAINS if work >= MIN_PARALLEL_WORK else UNROLLED_ELEMENTS
 
