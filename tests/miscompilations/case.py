@@ -31,7 +31,7 @@ class Case:
     arguments: tuple[Value, ...]
     expected: Value
     varies: bool = False
-    """Whether XLA's wrong result varies from run to run."""
+    """Whether XLA's wrong result varies from run to run, or from processor to processor."""
     ulps: int = 0
     """Units in the last place by which floats may differ (UNARY-2)."""
 

@@ -77,6 +77,7 @@ CASES = [
         ),
         (np.eye(3), np.outer(np.arange(COUNT), [1.0, 0, 0])),
         np.arange(COUNT, dtype=F64) ** 2,
+        varies=True,
     ),
     Case(
         "sum-of-a-broadcast",
