@@ -272,6 +272,19 @@ def test_scaled_codes_are_looked_up_once(rows: int) -> None:
     assert not re.search(r"vperm(ps|d)\s.*\{1to16\}", text)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("weights", FLOATS)
+def test_every_code_of_floats(weights: str, transposed: bool) -> None:
+    """A row of the identity matrix selects one weight of each column, which are all codes of the type."""
+    case, type = Case(1, 256, 256, weights, transposed=transposed), BY_NAME[weights]
+    codes = (np.arange(256, dtype=np.uint8) & ((1 << type.bits) - 1)).view(type.dtype)
+    given = np.zeros((256, 256), np.float32).astype(type.dtype)
+    given[3] = codes
+    x = (np.arange(256) == 3).astype(np.float32)[None]
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, given.T.copy() if transposed else given))
+    np.testing.assert_array_equal(got[0], codes.astype(np.float32))
+
+
 @pytest.mark.skipif(
     not codes_of_vector(INTEGER_CODES), reason="codes are looked up otherwise, or decoded by arithmetic"
 )

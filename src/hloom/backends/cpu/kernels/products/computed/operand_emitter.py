@@ -20,7 +20,12 @@ from hloom.backends.cpu.elements.byte_tables import (
     table_of_codes,
     words_of_codes,
 )
-from hloom.backends.cpu.elements.lane_tables import codes_of_vector, look_up_bytes_in_lanes, look_up_halves_in_lanes
+from hloom.backends.cpu.elements.lane_tables import (
+    codes_of_vector,
+    look_up_bytes_in_lanes,
+    look_up_eight_bits,
+    look_up_halves_in_lanes,
+)
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import Axis, ComputedOperand
@@ -142,17 +147,16 @@ class OperandEmitter(NestEmitter):
         yield
         self.vector, self.lanes, self.tail = None, 0, None
 
-    def elements(self, axis: Axis, first: IndexValue, count: int) -> list[list[Value]]:
+    def elements(self, axis: Axis, first: IndexValue, count: int) -> Iterator[list[Value]]:
         """Returns elements that are adjacent along the last axis, which has as many in each group, or a multiple: of
-        each index, `parts` vectors.
+        each index, `parts` vectors. Those of an index are emitted when it is reached.
         """
-        found = []
         with self.in_group(axis, first):
             within = self._within(axis, first)
             for i in range(count):
                 with self.bound(axis.within, self.f.index(self.f.add(within, i))):
-                    found.append(self._element())
-        return found
+                    elements = self._element()
+                yield elements
 
     def factor(self, lanes: int) -> Value:
         """Returns the factor of sums at the bound indices, as a scalar if there are no lanes; NaN beyond its limit."""
@@ -292,7 +296,7 @@ class OperandEmitter(NestEmitter):
         if function is None:
             return super()._emit(expression)
         if not has_byte_tables():
-            return self._of_codes_in_lanes(function)
+            return self._of_codes_in_lanes(function) or super()._emit(expression)
         if function.has_codes:
             return self._of_codes(function, table_of_codes(self.f, function.table))
         return self._of_bytes(function)
@@ -318,8 +322,11 @@ class OperandEmitter(NestEmitter):
         found = look_up_codes(f, halves_of_bytes(f, f.bitcast(codes, I64), function.is_swapped), table)
         return found if self.order else f.shuffle(found, None, _LANES_OF_HALVES)
 
-    def _of_codes_in_lanes(self, function: ByteFunction) -> Value:
+    def _of_codes_in_lanes(self, function: ByteFunction) -> Value | None:
+        """Returns the floats of the codes that are loaded; None if those of 8 bits have no table."""
         codes = self._bytes_of_codes(function)
+        if not function.has_codes:
+            return look_up_eight_bits(self.f, codes, function.table)
         if function.half is None:
             return look_up_bytes_in_lanes(self.f, codes, function.table)
         return look_up_halves_in_lanes(self.f, codes, function.table, function.is_swapped)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import StreamedMatrix, Vectors
@@ -18,6 +18,7 @@ from hloom.system.records import record
 from hloom.target import L1_BYTES
 
 ELEMENTS_PER_ITERATION = 8  # of K: as many lines of memory are read side by side
+MAX_TOTALS = 8  # vectors of sums, in 16 registers, of columns that are loaded one by one
 TILE_BYTES = L1_BYTES // 2  # of the sums
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
@@ -116,19 +117,28 @@ class BlockOfColumns:
         columns = self.matrix.columns(first, count)
         with f.loop(rows, self.plan.lanes) as loop:
             loaded = columns(f.add(start, loop.index), mask_of(self.plan, f, rows, loop.index, self.plan.lanes))
-            for j in range(self.plan.lanes // type.width):
-                row = f.add(loop.index, j * type.width)
-                for vector, own in enumerate(factors):
-                    self._add_products([parts[j] for parts in loaded], own, self._address(tile, row, vector))
+            parts = self.plan.lanes // type.width
+            if parts * self.plan.count <= MAX_TOTALS and type.width * type.bits < 512:
+                totals = self._products(loaded, factors, range(parts))
+            else:
+                held, each = [*loaded], ((j, [own]) for j in range(parts) for own in factors)
+                totals = (total for j, own in each for total in self._products(held, own, [j]))
+            for i, total in enumerate(totals):
+                j, vector = divmod(i, self.plan.count)
+                address = self._address(tile, f.add(loop.index, j * type.width), vector)
+                f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
-    def _add_products(self, parts: list[Value], factors: list[Value], address: Value) -> None:
-        """Adds parts of columns, each times a factor, to the sums at an address."""
-        f, type = self.work.f, self.plan.type
-        total: Value | None = None
-        for part, factor in zip(parts, factors, strict=True):
-            total = self.work.plus_product(part, f.splat(factor, type.width), total)
-        assert total is not None
-        f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
+    def _products(
+        self, columns: Iterable[list[Value]], factors: list[list[Value]], parts: Sequence[int]
+    ) -> Iterator[Value]:
+        """Returns the sums of products of parts of columns and their factors, by part and vector."""
+        f, totals = self.work.f, dict[tuple[int, int], Value]()
+        for i, column in enumerate(columns):
+            for j in parts:
+                for vector, own in enumerate(factors):
+                    factor = f.splat(own[i], self.plan.type.width)
+                    totals[j, vector] = self.work.plus_product(column[j], factor, totals.get((j, vector)))
+        return iter(totals.values())
 
     def _address(self, base: Value, row: IndexValue, vector: int) -> Value:
         """Returns the address of a vector of sums."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import field
 
@@ -19,8 +19,8 @@ from hloom.system.records import record
 
 Load = Callable[[IndexValue, Value | None], list[Value]]
 """Loads adjacent vectors of a row, from a column on; lanes outside the mask, which is one of all, are zero."""
-Columns = Callable[[IndexValue, Value | None], list[list[Value]]]
-"""Loads adjacent vectors of each of several columns, from a row on."""
+Columns = Callable[[IndexValue, Value | None], Iterator[list[Value]]]
+"""Loads adjacent vectors of each of several columns, one column after the other, from a row on."""
 
 
 @record
@@ -104,11 +104,11 @@ class StoredMatrix(StreamedMatrix):
         indices = [f.add(first, i) for i in range(count)]
         if matrix.words is not None:
             words = [self._column_of_words(column) for column in indices]
-            return lambda at, mask: [load(at, mask) for load in words]
+            return lambda at, mask: (load(at, mask) for load in words)
         lines = [f.at(self.base, f.multiply(column, matrix.column), matrix.element) for column in indices]
-        return lambda at, mask: [
+        return lambda at, mask: (
             [f.load_as(f.at(line, at, matrix.element), matrix.type, self.type, mask)] for line in lines
-        ]
+        )
 
     def _column_of_words(self, column: IndexValue) -> Load:
         """Returns access to the words of a column; elements past the last one repeat it."""
@@ -184,7 +184,8 @@ class ComputedMatrix(StreamedMatrix):
         def load(at: IndexValue, mask: Value | None) -> list[Value]:
             e, contracted = self.emitter, self.emitter.operand.contracted
             with resume(), e.sharing(shared), e.lanes_along(contracted, mask):
-                return e.elements(contracted, at, 1)[0]
+                (found,) = e.elements(contracted, at, 1)
+            return found
 
         return ComputedRow(load, prefetch, resume, shared)
 
@@ -221,10 +222,10 @@ class ComputedMatrix(StreamedMatrix):
         return [self._row(own, row.prefetch, row.shared) for own, row in zip(contexts, computed, strict=True)]
 
     def columns(self, first: IndexValue, count: int) -> Columns:
-        def load(at: IndexValue, mask: Value | None) -> list[list[Value]]:
+        def load(at: IndexValue, mask: Value | None) -> Iterator[list[Value]]:
             e, axes = self.emitter, self.emitter.operand
             with e.lanes_along(axes.free, mask), e.at(axes.batch, self.batch), e.at(axes.free, at):
-                return e.elements(axes.contracted, first, count)
+                yield from e.elements(axes.contracted, first, count)
 
         return load
 
