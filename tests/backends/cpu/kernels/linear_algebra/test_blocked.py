@@ -14,7 +14,10 @@ from hlo_text import module_text
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.linear_algebra import cholesky, qr
 from hloom.backends.cpu.kernels.linear_algebra import lu as lu_kernel
+from hloom.backends.cpu.kernels.linear_algebra.blocks import Square, tile_copy
 from hloom.ir import Instruction
+from hloom.lir import LirModule, type_of
+from hloom.lir.interpret import Interpreter
 from hloom.ops.custom_call import CustomCall
 from hloom.runtime.custom_calls.targets import routine_call
 from hloom.target import Target
@@ -171,3 +174,24 @@ def test_columns_are_divided_by_pivots_whose_reciprocal_is_out_of_range(scale: f
     found = product_of(lu, pivots)
     np.testing.assert_allclose(found[:, 1:], a[:, 1:], atol=1e-12)
     np.testing.assert_allclose(found[:, 0] / scale, a[:, 0] / scale, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (16, 5), (3, 16)])
+@pytest.mark.parametrize(("is_transposed", "is_mean"), [(False, False), (True, False), (True, True)])
+def test_tiles_are_copied_by_vectors_of_one_register(
+    width: int, rows: int, columns: int, is_transposed: bool, is_mean: bool
+) -> None:
+    square = Square(64, type_of("float", width), 32)
+    f = tile_copy("copy", square, (20, 24), is_transposed, is_mean).finish()
+    assert max(i.type.width for i in f.body) == width
+    source, mirrored = np.random.default_rng(width).standard_normal((2, 16, 20)).astype(np.float32)
+    target = np.zeros((16, 24), np.float32)
+    arrays = (source, mirrored, target) if is_mean else (source, target)
+    Interpreter(LirModule([f])).call("copy", *(array.ctypes.data for array in arrays), rows, columns)
+    tile = source[:rows, :columns]
+    tile = tile.T if is_transposed else tile
+    expected = np.zeros_like(target)
+    m, n = tile.shape
+    expected[:m, :n] = (tile + mirrored[:m, :n]) / 2 if is_mean else tile
+    np.testing.assert_array_equal(target, expected)

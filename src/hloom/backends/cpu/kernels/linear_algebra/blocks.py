@@ -255,23 +255,32 @@ def tile_copy(
     mirrored = {"mirrored": PTR} if is_mean else {}
     f = KernelFunction(name, source=PTR, **mirrored, target=PTR, rows=I64, columns=I64)
     element, side = square.type.element, square.line
-    vector = type_of(element, side)
+    vector = type_of(element, min(side, square.type.width))
     is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
 
-    def averaged(value: Value, offset: IndexValue) -> Value:
-        if not is_mean:
-            return value
-        other = f.load(f.at(f["mirrored"], offset, element), value.type, square.bytes)
-        return f.binary("fmul", f.binary("fadd", value, other), constant(value.type, 0.5))
+    def averaged(value: Value, other: Value) -> Value:
+        total = f.binary("fadd", value, f.load(other, value.type, square.bytes))
+        return f.binary("fmul", total, constant(value.type, 0.5))
 
-    with f.when(is_whole):
-        addresses = (f.at(f["source"], k * pitches[0], element) for k in range(side))
-        lines = [f.load(address, vector, square.bytes) for address in addresses]
-        for k, line in enumerate(transpose(f, lines) if is_transposed else lines):
-            f.store(averaged(line, k * pitches[0]), f.at(f["target"], k * pitches[1], element), square.bytes)
+    def part(name: str, pitch: int, row: IndexValue, column: IndexValue) -> list[Value]:
+        """Returns the addresses of a column in the rows of a part."""
+        first = f.at(f[name], f.add(f.multiply(row, pitch), column), element)
+        return [f.at(first, k * pitch, element) for k in range(vector.width)]
+
+    # Lines of a part are vectors of one register: LLVM would take longer ones apart, and run out of registers.
+    with f.when(is_whole), f.loop(side, vector.width) as down, f.loop(side, vector.width) as along:
+        corner = down.index, along.index
+        lines = [f.load(address, vector, square.bytes) for address in part("source", pitches[0], *corner)]
+        if is_transposed:
+            lines, corner = transpose(f, lines), corner[::-1]
+        if is_mean:
+            lines = [*map(averaged, lines, part("mirrored", pitches[0], *corner))]
+        for line, address in zip(lines, part("target", pitches[1], *corner), strict=True):
+            f.store(line, address, square.bytes)
     with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:
         row, column = (j, i) if is_transposed else (i, j)
         value = f.load(f.at(f["source"], f.add(f.multiply(i, pitches[0]), j), element), vector.scalar, square.bytes)
-        value = averaged(value, f.add(f.multiply(row, pitches[0]), column))
+        if is_mean:
+            value = averaged(value, f.at(f["mirrored"], f.add(f.multiply(row, pitches[0]), column), element))
         f.store(value, f.at(f["target"], f.add(f.multiply(row, pitches[1]), column), element), square.bytes)
     return f
