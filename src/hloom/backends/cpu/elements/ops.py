@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import ml_dtypes
-
-from hloom.backends.cpu.elements import narrow_floats
+from hloom.backends.cpu.elements import integer_division, narrow_floats
 from hloom.backends.cpu.elements.complex_ops import COMPLEX
 from hloom.backends.cpu.elements.conversions import convert, has_bf16_nans, reduce_precision
 from hloom.backends.cpu.elements.extrema import float_extremum
@@ -35,7 +33,7 @@ from hloom.backends.cpu.elements.types import (
     store_element,
 )
 from hloom.lir import Builder, Value, constant, type_of
-from hloom.loops.expressions import Apply, Constant
+from hloom.loops.expressions import Apply
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
 from hloom.ops.elementwise_binary import (
@@ -144,38 +142,14 @@ REAL.add(RoundedProduct, rounded_product)
 def _divide(op: Divide, b: Builder, e: Apply, x: Value, y: Value) -> Element:
     if e.type.is_float:
         return rounded_arithmetic(b, b.binary("fdiv", x, y), e.type)
-    safe, zero, overflow = _safe_divisor(b, e, x, y)
-    quotient = b.binary("sdiv" if e.type.is_signed else "udiv", x, safe)
-    if overflow is not None:
-        quotient = b.select(overflow, x, quotient)
-    if zero is not None:
-        quotient = b.select(zero, constant(x.type, -1), quotient)
-    return rounded(b, quotient, e.type)
+    return integer_division.quotient(b, e, x, y)
 
 
 @REAL.rule(Remainder)
 def _remainder(op: Remainder, b: Builder, e: Apply, x: Value, y: Value) -> Element:
     if e.type.is_float:
         return rounded(b, b.binary("frem", x, y), e.type)
-    safe, zero, overflow = _safe_divisor(b, e, x, y)
-    rest = b.binary("srem" if e.type.is_signed else "urem", x, safe)
-    if overflow is not None:
-        rest = b.select(overflow, constant(x.type, 0), rest)
-    return b.select(zero, x, rest) if zero is not None else rest
-
-
-def _safe_divisor(b: Builder, e: Apply, x: Value, y: Value) -> tuple[Value, Value | None, Value | None]:
-    """A divisor that cannot trap, and i1 values for a zero divisor and for overflow; None if impossible (DIV-2)."""
-    divisor = e.operands[1]
-    if isinstance(divisor, Constant) and int(divisor.value) not in (0, -1):
-        return y, None, None
-    zero = b.compare("eq", y, constant(y.type, 0))
-    one = constant(y.type, 1)
-    if not e.type.is_signed:
-        return b.select(zero, one, y), zero, None
-    lowest = constant(x.type, int(ml_dtypes.iinfo(e.type.dtype).min))
-    overflow = b.binary("and", b.compare("eq", x, lowest), b.compare("eq", y, constant(y.type, -1)))
-    return b.select(b.binary("or", zero, overflow), one, y), zero, overflow
+    return integer_division.remainder(b, e, x, y)
 
 
 @REAL.rule(Power)
