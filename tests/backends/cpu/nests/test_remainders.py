@@ -9,7 +9,9 @@ import pytest
 
 import hloom as hl
 from hlo_text import module_text
+from hloom.backends.cpu.llvm.processor import generating_for, level_of_x86
 from hloom.backends.cpu.nests.emitter import emit_nest
+from hloom.cli.pipelines import stage_text
 from loops.test_schedule import scheduled
 
 ROWS = """x = {type}[7,{n}] parameter(0)
@@ -77,3 +79,11 @@ def test_short_state_of_a_loop(type: str, n: int) -> None:
     x = np.arange(n).astype(parameter.shape.element_type.dtype)
     found = hl.compile(module)(x)
     np.testing.assert_array_equal(np.asarray(found, np.float64), np.arange(n) + 27)
+
+
+@pytest.mark.parametrize(("level", "is_on_stack"), [("x86-64-v2", False), ("x86-64-v3", True), ("x86-64-v4", True)])
+def test_state_of_a_few_registers_is_on_the_stack(level: str, is_on_stack: bool) -> None:
+    """LLVM promotes 96 bytes to three registers of AVX2; six of SSE are slower than memory."""
+    with generating_for(level_of_x86(level)):
+        text = stage_text(hl.parse(STATE.replace("TYPE", "f32").replace("N]", "24]")), "llvm")
+    assert ("alloca [96 x i8]" in text) == is_on_stack

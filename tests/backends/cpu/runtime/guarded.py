@@ -151,7 +151,7 @@ def compile_on(side: Side, module: hl.Module) -> CpuExecutable:
     """The program with temporary arrays, constants and results on a side; none is small enough for the stack."""
     os.environ["HLOOM_CACHE_DIR"] = ""  # there the same program lies with other offsets
     compiler.assign_buffers = side.assign
-    buffer_assignment.best_fit, buffer_assignment.STACK_BYTES = side.fit, 0
+    buffer_assignment.best_fit, buffer_assignment.STACK_REGISTERS = side.fit, 0
     executable = hl.compile(module, backend="cpu", seed=1)
     signature = executable.signature
     first = HEADER_WORDS + TABLE_WORDS + len(signature.of_kind("parameter")) + len(signature.of_kind("output"))

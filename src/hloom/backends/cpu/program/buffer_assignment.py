@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.arena import best_fit
 from hloom.backends.cpu.program.live_range import LiveRange
 from hloom.backends.cpu.program.liveness import Region, Use
@@ -30,14 +31,19 @@ from hloom.backends.cpu.program.program import (
 from hloom.types import PrimitiveType
 from hloom.values import leaves
 
-STACK_BYTES = 64
-"""Maximum size of a temporary on the stack, where LLVM may promote it to registers."""
+STACK_REGISTERS = 4
+"""Maximum size of a temporary on the stack, in vector registers, to which LLVM may promote it."""
 MAX_STACK_BUFFERS = 128
 """Maximum number of temporaries on the stack, in addition to those used in loops."""
 MAX_ITERATION_BYTES = 8 << 20
 """Maximum private memory of an iteration of a parallel loop; larger kernels use all threads anyway."""
 MAX_PARALLEL_BYTES = 256 << 20
 """Maximum private memory of a parallel loop, over all its tasks."""
+
+
+def stack_bytes() -> int:
+    """Returns the maximum size of a temporary on the stack; two registers of 64 bytes are enough for most rows."""
+    return STACK_REGISTERS * min(processor().vector_bytes, 32)
 
 
 @dataclass(slots=True)
@@ -234,7 +240,7 @@ class _Assigner:
             return
         if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
             return
-        if a.kind != b.kind and a.byte_size <= STACK_BYTES:
+        if a.kind != b.kind and a.byte_size <= stack_bytes():
             # A small temporary is faster on the stack, where LLVM may promote it to registers.
             return
         if self._interferes(a, b) or self._interferes(b, a):
@@ -338,7 +344,7 @@ class _Assigner:
                 return None
         if any(use.position > loop.end for use in self.uses[counter]) or counter.kind != "temp":
             return None
-        intervals = [self._interval(buffer) for buffer in private if buffer.byte_size > STACK_BYTES]
+        intervals = [self._interval(buffer) for buffer in private if buffer.byte_size > stack_bytes()]
         offsets, size = best_fit(intervals)
         small_enough = size <= MAX_ITERATION_BYTES and size * parallel.tasks <= MAX_PARALLEL_BYTES
         return ParallelLoopMemory(private, shared, offsets, size) if small_enough else None
@@ -347,7 +353,7 @@ class _Assigner:
 
     def _assign_offsets(self) -> None:
         private = {buffer for memory in self.assignment.parallel_loops.values() for buffer in memory.private}
-        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES and b not in private]
+        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= stack_bytes() and b not in private]
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
         # After an error other ranks may still write to the buffers of a collective.
         small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]
