@@ -224,6 +224,13 @@ def test_matrix_times_vector(types: str, sizes: tuple[int, int, int, int], order
 
 
 @pytest.mark.parametrize("orders", ["bij bij bij", "bij bji jbi", "bji bij bji"])
+@pytest.mark.parametrize("sizes", [(1, 2, 1100, 520), (2, 700, 4, 1031)])
+@pytest.mark.parametrize("types", ["f32 f32 f32", "bf16 bf16 bf16", "f64 f64 f64"])
+def test_few_vectors_of_floats_and_a_large_matrix(types: str, sizes: tuple[int, int, int, int], orders: str) -> None:
+    check(spec_of(*sizes, types, orders), vector_bytes=32)
+
+
+@pytest.mark.parametrize("orders", ["bij bij bij", "bij bji jbi", "bji bij bji"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1100, 333), (3, 130, 7, 64)])
 @pytest.mark.parametrize("types", ["s8 s8 s32", *(pytest.param(t, marks=pytest.mark.long) for t in WORDS)])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])

@@ -20,7 +20,7 @@ from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import has_tile_instruction, tile_instruction
 from hloom.lir import IndexValue, Type, constant, type_of
-from hloom.target import Target
+from hloom.target import L2_BYTES, Target
 from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from hloom.backends.cpu.kernels.products.matvec_product import MatvecProduct
     from hloom.backends.cpu.kernels.products.split.split_product import SplitProduct
 
+MAX_VECTORS, AVX2_BITS = 4, 256
+"""Vectors of floats by which a large matrix is multiplied where it is read, on processors with registers of AVX2."""
+MIN_LARGE_SIDE = 256
+"""Rows and columns of a large matrix that is not narrow."""
 MAX_VECTORS_OF_WORDS = 8
 """Vectors of words by which a matrix is multiplied where it is read."""
 
@@ -113,12 +117,24 @@ def _as_matvec(p: Product, vector: Type, target: Target) -> MatvecProduct | None
 
     Sums of floats are not those of other products, so there are none where they have to be the same for all sizes.
     """
-    few = 1 if vector.is_float else MAX_VECTORS_OF_WORDS
+    few = _most_vectors(p, vector)
     if p.is_complex or (vector.is_float and target.batch_invariant) or min(p.m, p.n) > few:
         return None
     from hloom.backends.cpu.kernels.products.matvec_product import matvec_product
 
     return matvec_product(p, vector, target)
+
+
+def _most_vectors(p: Product, vector: Type) -> int:
+    """Returns the number of vectors by which a matrix is multiplied where it is read.
+
+    Packing a matrix beyond the second cache takes longer than reading it does, and few multiply-adds of its elements.
+    """
+    if not vector.is_float:
+        return MAX_VECTORS_OF_WORDS
+    matrix, lines = (p.a, p.m) if p.m >= p.n else (p.b, p.n)
+    is_large = lines * p.k * matrix.type.byte_width > L2_BYTES and min(lines, p.k) >= MIN_LARGE_SIDE
+    return MAX_VECTORS if is_large and vector.width * vector.bits == AVX2_BITS else 1
 
 
 def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:

@@ -39,12 +39,12 @@ class MatvecProduct:
 
 
 def matvec_product(p: Product, vector: Type, target: Target) -> MatvecProduct | None:
-    """Returns the product of a matrix and a vector, or several of words if an instruction multiplies these; None if
-    there is no code for the distances or so many vectors.
+    """Returns the product of a matrix and a few vectors, of integers if an instruction multiplies words of these; None
+    if there is no code for the distances.
     """
     p = p.transposed() if p.m < p.n else p
     instruction = None if vector.is_float else dot_instruction(p, vector, any_side=True)
-    if p.n > 1 and instruction is None:
+    if p.n > 1 and instruction is None and not vector.is_float:
         return None
     p = p if instruction is None else in_words(p, instruction.count, instruction.flipped)
     matvec = Matvec(p.batch, p.m, p.k, p.n, p.a, p.b, p.c, p.batch_strides, instruction=instruction)
