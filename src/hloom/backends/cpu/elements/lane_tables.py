@@ -1,6 +1,7 @@
-"""Functions of codes of 4 bits, to floats, looked up in tables of 16 bytes: by `pshufb`, in each 16 bytes of a vector.
+"""Functions of codes of 4 or 8 bits, to floats, looked up in tables of 16 bytes: by `pshufb`, in each 16 of a vector.
 
-Processors without AVX512-VBMI have it. As there, two bytes of floats with at most 8 significant bits matter.
+Processors without AVX512-VBMI have it. A code of 8 bits is looked up by its halves, or is the upper byte of an f16. As
+with AVX512-VBMI, two bytes of floats with at most 8 significant bits matter.
 """
 
 from __future__ import annotations

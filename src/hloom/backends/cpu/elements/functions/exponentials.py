@@ -153,12 +153,12 @@ def _exp_of_small(r: Lanes) -> Lanes:
     return muladd(r, muladd(r, r.polynomial(EXP), 1.0), 1.0)
 
 
-def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
-    """Three factors of e^(x + low), or half of it: e^r and two powers of two, all normal numbers.
+def exp_parts(x: Lanes, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
+    """Three factors of e^x, or half of it: e^r and two powers of two, all normal numbers.
 
     Their product in this order is rounded once where it is subnormal. |x| must be below twice the largest exponent.
     """
-    power, _, bits = _exp_of_reduced(x, low)
+    power, _, bits = _exp_of_reduced(x, None)
     half = bits >> 1
     other = bits - half - 1 if halved else bits - half
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
@@ -287,7 +287,7 @@ def cosh(x: Lanes) -> Lanes:
 
 
 def erf(x: Lanes) -> Lanes:
-    """1 - e^-g with a polynomial for the smooth g = -log(erfc |x|); of f32 polynomials of x, on AVX-512."""
+    """1 - e^-g with a polynomial for the smooth g = -log(erfc |x|); of f32 polynomials of x, on AVX2 and AVX-512."""
     if x.type.bits == 32 and processor().table_entries:
         return piecewise.erf(x)
     a = at_most(abs(x), x.pick(3.95, 5.93))
