@@ -12,6 +12,8 @@ AttributeTexts = dict[str, tuple[str, int]]
 
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _ATTRIBUTE_AND_VALUE = re.compile(rf"{ATTRIBUTE.pattern}({FLAT_VALUE.pattern})?+")
+FLAT_ATTRIBUTES = rf"(?:\s*+,\s*+(?!metadata\b)[A-Za-z_][\w\-.]*+\s*+=\s*+(?:{FLAT_VALUE.pattern}))*+"
+"""Pattern of attributes whose values do not nest, but metadata."""
 _PECULIAR = {"replica_groups", "literal", "padding"}
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 

@@ -25,12 +25,13 @@ from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Shape
 from hloom.system.shield import checkpoint
 from hloom.text import attributes
-from hloom.text.annotations import read_annotation
+from hloom.text.annotations import read_annotation, read_metadata
 from hloom.text.async_syntax import expand_async, is_short_form
 from hloom.text.attribute_texts import AttributeTexts, scan_attributes
 from hloom.text.literals import is_elided, parse_literal
+from hloom.text.repeated import FLAT_INSTRUCTION, RepeatedOperations
 from hloom.text.scanner import MAX_NESTING, NAME, Scanner
-from hloom.text.shapes import USUAL_SHAPE, scan_shape, usual_shape
+from hloom.text.shapes import scan_shape, usual_shape
 
 T = TypeVar("T")
 
@@ -40,9 +41,6 @@ SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|
 
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
-_SHAPE_AND_OPCODE = re.compile(rf"\s*+({USUAL_SHAPE.pattern})\s++({_OPCODE.pattern})\s*+")
-_NAMES = re.compile(rf"\(\s*+(?:{NAME.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\))))*+\)")
-"""Operands that are names only."""
 _PARENTHESIS = re.compile(r"\s*+\(")
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
@@ -68,6 +66,7 @@ class InstructionParser:
         self.undefined: dict[str, int] = {}
         self.operations: dict[tuple[Hashable, ...], Operation] = {}
         """Operations without computations, by declaration and texts of attributes."""
+        self.repeated = RepeatedOperations()
         self.elided_count = 0
         self.line = 1
         self.counted_to = 0
@@ -99,7 +98,8 @@ class InstructionParser:
             name = match[3].strip('"')
             if name in self.by_name:
                 scanner.fail(f"instruction {name!r} is defined twice", position)
-            instruction = self._instruction(name, position)
+            flat = FLAT_INSTRUCTION.match(text, scanner.pos)
+            instruction = self._repeated(name, position, flat) or self._instruction(name, position, flat)
             if match[2]:
                 if root is not None:
                     scanner.fail("a computation has one ROOT", position)
@@ -127,7 +127,31 @@ class InstructionParser:
         self.counted_to = position
         return f"line {self.line}, column {position - self.text.rfind(chr(10), 0, position)}"
 
-    def _instruction(self, name: str | None, start: int) -> Instruction:
+    def _repeated(self, name: str, start: int, flat: re.Match[str] | None) -> Instruction | None:
+        """Reads an instruction, from its shape on, whose operation was read before, and adds it; None for others."""
+        found = self.repeated.find(flat) if flat else None
+        if flat is None or found is None:
+            return None
+        op, has_operands = found
+        inside = flat[3] if has_operands else ""
+        names = [operand.strip().removeprefix("%") for operand in inside.split(",")] if inside else []
+        operands = [*map(self.by_name.get, names)]
+        shape = usual_shape(flat[1])
+        if shape is None or None in operands:
+            return None
+        instruction = Instruction(name, shape, op, operands)
+        if flat[5]:
+            instruction.metadata = read_metadata(Scanner(flat[5], self.scanner.full_text, flat.start(5)))
+        self.scanner.pos = flat.end()
+        return self._added(instruction, start)
+
+    def _added(self, instruction: Instruction, start: int) -> Instruction:
+        """Adds an instruction that begins at an offset to the computation."""
+        instruction.location = self._location(start)
+        self.by_name[instruction.name] = self.computation.add(instruction)
+        return instruction
+
+    def _instruction(self, name: str | None, start: int, flat: re.Match[str] | None = None) -> Instruction:
         """Reads an instruction from its shape on and adds it; an unnamed one is an operand, which has no attributes."""
         scanner = self.scanner
         shape, opcode, opcode_at = self._shape_and_opcode()
@@ -150,20 +174,15 @@ class InstructionParser:
         instruction = Instruction(
             name or self._new_name(f"{opcode}.anon"), self._result(op, shape, operands, opcode_at), op, operands
         )
-        instruction.location = self._location(start)
+        if flat and type(op) is declaration and not texts.keys() - {"metadata"}:
+            self.repeated.keep(flat, op)
         if texts:
             self._common_attributes(instruction, texts)
-        self.by_name[instruction.name] = self.computation.add(instruction)
-        return instruction
+        return self._added(instruction, start)
 
     def _shape_and_opcode(self) -> tuple[Shape | None, str, int]:
         """Reads a shape, which may be missing, and an opcode; returns them, and the opcode's offset."""
         scanner, text = self.scanner, self.text
-        usual = _SHAPE_AND_OPCODE.match(text, scanner.pos)
-        shape = usual_shape(usual[1]) if usual else None
-        if usual and shape:
-            scanner.pos = usual.end()
-            return shape, usual[2], usual.start(2)
         shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
         scanner.skip()
         match = _OPCODE.match(text, scanner.pos)
@@ -225,14 +244,8 @@ class InstructionParser:
     def _operands(self) -> list[Instruction]:
         """Reads operands in parentheses: names, optionally after their shapes, or unnamed instructions."""
         scanner, text = self.scanner, self.text
-        usual = _NAMES.match(text, scanner.pos)
-        named = [*map(self.by_name.get, NAME.findall(usual[0]))] if usual else [None]
-        operands = [operand for operand in named if operand is not None]
-        if usual and len(operands) == len(named):
-            scanner.pos = usual.end()
-            return operands
         scanner.expect("(", "before the operands")
-        operands = []
+        operands: list[Instruction] = []
         if scanner.take(")"):
             return operands
         while True:
