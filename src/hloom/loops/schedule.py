@@ -70,8 +70,10 @@ MIN_VECTOR_EXTENT = 8
 """The smallest extent of contiguous loops that are vectorised in preference to interleaved accesses."""
 INTERLEAVED_SCORE = 3.0
 """The score of a vector loop whose interleaved accesses are transposed in registers instead of being scattered."""
-MAX_PAIRED_ROW = 2048
-"""The longest row of which two are computed side by side: for longer ones, the latencies of a row count less."""
+MAX_PAIRED_ROW, MAX_PAIRED_ROW_OF_SHORT_VECTORS = 2048, 128
+"""The longest row of which two are computed side by side: for longer ones, the latencies of a row count less. Where
+vectors are shorter than a cache line, two rows leave each too few registers.
+"""
 MIN_UNROLLED_EXTENT = 1024
 """The smallest extent of a loop whose remainder counts little however long its vectors are."""
 MAX_UNROLLED_LOOP = 4
@@ -102,7 +104,7 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     vector = _vector_loop(nest, target.vector_bytes)
     interleaved = interleaved_loops(nest, vector, target.vector_bytes) if vector else []
     nest = unroll(nest, kernel.space, interleaved)
-    nest, row_count = _pair_rows(nest, kernel.space, vector)
+    nest, row_count = _pair_rows(nest, kernel.space, vector, target.vector_bytes)
     tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
     nest = _stage(kernel, nest, vector) if vector else nest
@@ -327,7 +329,7 @@ def _chooses(variable: Variable, values: Sequence[Expression]) -> bool:
     return any(isinstance(e, InRange) and e.variables == {variable} for e in walk(values))
 
 
-def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None) -> tuple[Nest, int]:
+def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None, vector_bytes: int) -> tuple[Nest, int]:
     """Unrolls a loop over rows that are reduced several times, so that each hides the latencies of the other.
 
     Between two passes over a row there is a reduction of lanes and arithmetic on its result, which nothing overlaps.
@@ -340,7 +342,8 @@ def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None) -> t
     is_chained = any(reductions_of(reduction.values) for reduction in nest.reductions)
     if not is_chained or any(f.variables != {rows} or not f.monoid for f in nest.reductions):
         return nest, 1
-    if rows.extent % 2 or vector.extent > MAX_PAIRED_ROW or any(load.type.bits > 16 for load in nest.loads):
+    longest = MAX_PAIRED_ROW if vector_bytes >= CACHE_LINE else MAX_PAIRED_ROW_OF_SHORT_VECTORS
+    if rows.extent % 2 or vector.extent > longest or any(load.type.bits > 16 for load in nest.loads):
         return nest, 1
     nest, _, inner = split_loop(nest, space, rows, 2, f"{rows.name}p")
     return unroll(nest, space, [inner]), 2

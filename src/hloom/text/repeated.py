@@ -32,7 +32,7 @@ class RepeatedOperations:
         """Operations whose parentheses hold an attribute, by shape, opcode, parentheses and attributes."""
 
     def find(self, texts: re.Match[str]) -> tuple[Operation, bool] | None:
-        """Returns the operation of the same texts, and whether the parentheses hold its operands; None for a new one."""
+        """Returns the operation of the same texts, and whether operands are in its parentheses; None for a new one."""
         if op := self._with_operands.get(texts.group(2, 4)):
             return op, True
         op = self._without.get(texts.group(1, 2, 3, 4))
