@@ -29,7 +29,7 @@ def sorted_vectors(f: KernelFunction, vectors: Sequence[Value]) -> list[Value]:
     """
     type = vectors[0].type
     odd = _lanes_with_bit(f, type, 1)
-    columns = [f.binary("xor", vector, odd) for vector in vectors]
+    columns = [f.binary("xor", vector, odd) for vector in _ordered(f, vectors)]
     for low, high in _odd_even_merge_sort(len(columns)):
         _compare_exchange(f, columns, low, high)
     with f.loop(type.width.bit_length() - 1, carried=columns) as level:
@@ -39,16 +39,28 @@ def sorted_vectors(f: KernelFunction, vectors: Sequence[Value]) -> list[Value]:
         columns = _sorted_bitonic_lanes(f, columns, bit, f.add(level.index, 1))
         _sort_bitonic_columns(f, columns)
         level.carried[:] = columns
-    return _interleaved(f, level.carried)
+    return _interleaved(f, _ordered(f, level.carried))
 
 
 def merged(f: KernelFunction, low: Value, high: Value) -> tuple[Value, Value]:
     """Merges two sorted vectors."""
     width = low.type.width
-    reversed_high = _xor_permuted(f, high, f.index(width - 1))
-    halves = [f.intrinsic("umin", low, reversed_high), f.intrinsic("umax", low, reversed_high)]
-    low, high = _sorted_bitonic_lanes(f, halves, f.index(width // 2), width.bit_length() - 1)
+    halves = _ordered(f, [low, _xor_permuted(f, high, f.index(width - 1))])
+    _compare_exchange(f, halves, 0, 1)
+    low, high = _ordered(f, _sorted_bitonic_lanes(f, halves, f.index(width // 2), width.bit_length() - 1))
     return low, high
+
+
+def _is_signed(type: Type) -> bool:
+    """Whether keys are compared as signed integers: AVX2 has no minima of 64 bits, and no unsigned comparisons."""
+    return type.bits == 64 and type.width == 4
+
+
+def _ordered(f: KernelFunction, keys: Sequence[Value]) -> list[Value]:
+    """Converts unsigned keys to those of the order in which they are compared, and back."""
+    type = keys[0].type
+    sign = constant(type, -(1 << type.bits - 1))
+    return [f.binary("xor", key, sign) for key in keys] if _is_signed(type) else [*keys]
 
 
 def _sorted_bitonic_lanes(f: KernelFunction, columns: list[Value], bit: Value, stages: IndexValue) -> list[Value]:
@@ -59,8 +71,12 @@ def _sorted_bitonic_lanes(f: KernelFunction, columns: list[Value], bit: Value, s
         keeps_greater = f.compare("ne", _lanes_with_bit(f, type, distance), constant(type, 0))
         for k, value in enumerate(stage.carried):
             partner = _xor_permuted(f, value, distance)
-            lesser, greater = f.intrinsic("umin", value, partner), f.intrinsic("umax", value, partner)
-            stage.carried[k] = f.select(keeps_greater, greater, lesser)
+            if _is_signed(type):
+                is_greater = f.binary("xor", f.compare("sgt", value, partner), keeps_greater)
+                stage.carried[k] = f.select(is_greater, partner, value)
+            else:
+                lesser, greater = f.intrinsic("umin", value, partner), f.intrinsic("umax", value, partner)
+                stage.carried[k] = f.select(keeps_greater, greater, lesser)
     return stage.carried
 
 
@@ -131,8 +147,8 @@ def median(f: KernelFunction, a: Value, b: Value, c: Value) -> Value:
 
 
 def _compare_exchange(f: KernelFunction, columns: list[Value], low: int, high: int) -> None:
-    a, b = columns[low], columns[high]
-    columns[low], columns[high] = f.intrinsic("umin", a, b), f.intrinsic("umax", a, b)
+    a, b, sign = columns[low], columns[high], "s" if _is_signed(columns[low].type) else "u"
+    columns[low], columns[high] = f.intrinsic(f"{sign}min", a, b), f.intrinsic(f"{sign}max", a, b)
 
 
 def _interleaved(f: KernelFunction, columns: list[Value]) -> list[Value]:

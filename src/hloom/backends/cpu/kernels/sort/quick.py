@@ -9,7 +9,7 @@ The source has the records; parts are sorted in the spare column; the target get
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, shared_function
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
@@ -183,16 +183,47 @@ class QuickSort:
     def _sort_leaf(
         self, f: KernelFunction, source: Value, target: Value, count: IndexValue, changes: StackVariable | None
     ) -> None:
-        """Sorts as many keys as a network holds; with `changes`, they are encoded before and decoded after that."""
-        addresses, lefts = self._vector_addresses(f, source, count)
-        keys = [self._load(f, address, left) for address, left in zip(addresses, lefts, strict=True)]
-        if changes is not None:
-            encoded = [self._encode(f, record, left, changes) for record, left in zip(keys, lefts, strict=True)]
-            masks, greatest = [f.first_lanes(left, self.type.width) for left in lefts], constant(self.type, -1)
-            keys = [f.select(mask, key, greatest) for mask, key in zip(masks, encoded, strict=True)]
-        addresses, _ = self._vector_addresses(f, target, count)
-        for address, left, value in zip(addresses, lefts, sorted_vectors(f, keys), strict=True):
-            self._store(f, value if changes is None else self._decode(f, value), address, left)
+        """Sorts as many keys as a network holds; with `changes`, they are encoded before and decoded after that.
+
+        They are copied to the stack, which the greatest key fills up, and from there: so a single vector has a mask.
+        """
+        type, width = self.type, self.type.width
+        stack = f.slot(type, self.vectors)
+
+        def on_stack(start: IndexValue) -> Value:
+            return f.at(stack, start, type.element)
+
+        def push(start: IndexValue, left: IndexValue) -> None:
+            keys = self._load(f, f.at(source, start, type.element), left)
+            if changes is not None:
+                encoded = self._encode(f, keys, left, changes)
+                keys = f.select(f.first_lanes(left, width), encoded, constant(type, -1))
+            f.store(keys, on_stack(start), self._align)
+
+        def pop(start: IndexValue, left: IndexValue) -> None:
+            keys = f.load(on_stack(start), type, self._align)
+            keys = keys if changes is None else self._decode(f, keys)
+            self._store(f, keys, f.at(target, start, type.element), left)
+
+        with f.each(0, self.leaf_size, width) as start:
+            f.store(constant(type, -1), on_stack(start), self._align)
+        self._each_vector(f, count, push)
+        addresses = [on_stack(k * width) for k in range(self.vectors)]
+        ordered = sorted_vectors(f, [f.load(address, type, self._align) for address in addresses])
+        for address, value in zip(addresses, ordered, strict=True):
+            f.store(value, address, self._align)
+        self._each_vector(f, count, pop)
+
+    def _each_vector(
+        self, f: KernelFunction, count: IndexValue, visit: Callable[[IndexValue, IndexValue], None]
+    ) -> None:
+        """Visits the start of each vector of `count` keys, and how many of its lanes are keys: all but in the last."""
+        width = self.type.width
+        whole = f.multiply(f.divide(count, width), width)
+        with f.each(0, whole, width) as start:
+            visit(start, width)
+        with f.when(f.compare("ult", f.index(whole), f.index(count))):
+            visit(whole, f.subtract(count, whole))
 
     def _leaf(self) -> Function:
         """Returns the function `(source, target, count)`, which sorts up to `leaf_size` keys."""
@@ -202,13 +233,6 @@ class QuickSort:
             self._sort_leaf(f, f["source"], f["target"], f["count"], None)
 
         return shared_function(name, write, source=PTR, target=PTR, count=I64)
-
-    def _vector_addresses(
-        self, f: KernelFunction, base: Value, count: IndexValue
-    ) -> tuple[list[Value], list[IndexValue]]:
-        """Returns the addresses of the vectors of a network, and the number of keys in each."""
-        starts = [k * self.type.width for k in range(self.vectors)]
-        return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
 
     def _quick(self) -> Function:
         """Returns the function `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which
