@@ -1,4 +1,4 @@
-"""Operations that were read before: most instructions of a module repeat the opcode and the attributes of others."""
+"""Operations that repeat: most instructions of a module have the opcode and the attributes of earlier ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAT_INSTRUCTION: Final = re.compile(
 )
 """Shape, opcode, text in parentheses, attributes and metadata of an instruction whose attributes do not nest."""
 _OF_ITS_OWN = (AfterAll, Done, ElidedConstant, Outfeed, Receiving, Start, Transfer)
-"""Operations that differ for the same text, or that do not have the shape that is written."""
+"""Types of operations that differ for the same text, or whose shape is not the one that is written."""
 
 
 class RepeatedOperations:
@@ -27,7 +27,7 @@ class RepeatedOperations:
 
     def __init__(self) -> None:
         self._with_operands: dict[tuple[str | None, ...], Operation] = {}
-        """By opcode and attributes."""
+        """Operations by opcode and attributes."""
         self._without: dict[tuple[str | None, ...], Operation] = {}
         """Operations whose parentheses hold an attribute, by shape, opcode, parentheses and attributes."""
 
