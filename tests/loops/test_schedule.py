@@ -11,7 +11,7 @@ from hloom.loops.lower import can_lower, lower
 from hloom.loops.nest import Kernel, nest_lines
 from hloom.loops.schedule import schedule
 from hloom.passes.fusion.fusion import FusionPass
-from hloom.target import Target
+from hloom.target import CACHE_LINE, Target
 
 AVX2_BYTES = 32
 Z = "zero = f32[] constant(0)\n"
@@ -41,9 +41,10 @@ def scheduled(text: str, threads: int = 2, vector_bytes: int = AVX2_BYTES) -> Ke
     return kernel
 
 
-def nests(text: str, threads: int = 2) -> str:
+def nests(text: str, threads: int = 2, vector_bytes: int = AVX2_BYTES) -> str:
     """The text of the nests without that of the buffers."""
-    return "\n".join(line for line in scheduled(text, threads).to_text().split("\n") if not _is_buffer(line))
+    lines = scheduled(text, threads, vector_bytes).to_text().split("\n")
+    return "\n".join(line for line in lines if not _is_buffer(line))
 
 
 def _is_buffer(line: str) -> bool:
@@ -205,7 +206,7 @@ def test_cheap_values_are_recomputed_rather_than_kept() -> None:
 
 
 def test_rows_of_narrow_elements_are_computed_in_pairs() -> None:
-    text = nests(softmax(100, 1000).replace("f32", "bf16"))
+    text = nests(softmax(100, 1000).replace("f32", "bf16"), vector_bytes=CACHE_LINE)
     assert "  vector i1 < 1000 lanes" in text
     assert [line.split(" = ")[0].strip() for line in text.split("\n")[2:]] == [
         "keep b2[r5]",
@@ -213,8 +214,13 @@ def test_rows_of_narrow_elements_are_computed_in_pairs() -> None:
         "b1[i1 + 2000*i0p]",
         "b1[i1 + 2000*i0p + 1000]",
     ]
-    assert "i0p" not in nests(softmax(99, 1000).replace("f32", "bf16"))
-    assert "i0p" not in nests(softmax(100, 1000))
+    assert "i0p" not in nests(softmax(99, 1000).replace("f32", "bf16"), vector_bytes=CACHE_LINE)
+    assert "i0p" not in nests(softmax(100, 1000), vector_bytes=CACHE_LINE)
+
+
+@pytest.mark.parametrize(("columns", "are_paired"), [(100, True), (1000, False)])
+def test_short_vectors_compute_only_short_rows_in_pairs(columns: int, are_paired: bool) -> None:
+    assert ("i0p" in nests(softmax(100, columns).replace("f32", "bf16"))) == are_paired
 
 
 def test_narrow_floats_are_kept_as_f32() -> None:
