@@ -135,9 +135,9 @@ class InstructionParser:
         op, has_operands = found
         inside = flat[3] if has_operands else ""
         names = [operand.strip().removeprefix("%") for operand in inside.split(",")] if inside else []
-        operands = [*map(self.by_name.get, names)]
+        operands = [self.by_name[operand] for operand in names if operand in self.by_name]
         shape = usual_shape(flat[1])
-        if shape is None or None in operands:
+        if shape is None or len(operands) < len(names):
             return None
         instruction = Instruction(name, shape, op, operands)
         if flat[5]:

@@ -36,7 +36,7 @@ class RepeatedOperations:
         if op := self._with_operands.get(texts.group(2, 4)):
             return op, True
         op = self._without.get(texts.group(1, 2, 3, 4))
-        return op and (op, False)
+        return None if op is None else (op, False)
 
     def keep(self, texts: re.Match[str], op: Operation) -> None:
         """Keeps the operation of an instruction without other annotations than metadata."""
