@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from hypothesis import settings
 
 import hloom.bench.machine
 import hloom.passes.optional
+import hloom.system.garbage
 from hloom.bench.limits import Bandwidth, Limits
 from hloom.bench.peer_process import XlaPeer
 
@@ -36,6 +38,9 @@ sys.dont_write_bytecode = False
 
 # Shells start what runs in the background with Ctrl-C ignored: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Garbage of compilations is looked for less often than elsewhere: each time all objects of the session are visited.
+hloom.system.garbage._NEW_OBJECTS = 2_000_000
 
 # A defect of a pass that programs compile without is an error here.
 hloom.passes.optional.strict = True
@@ -66,6 +71,14 @@ def limits() -> Iterator[None]:
 def backend(request: pytest.FixtureRequest) -> str:
     """Parametrises a test with each backend."""
     return str(request.param)
+
+
+@pytest.fixture
+def older_objects_frozen() -> Iterator[None]:
+    """Garbage collections of the test visit what it allocates, rather than the whole session, which takes a second."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,8 @@ CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
 STORED = [case for case in CASES if (case / "expected.npz").exists()]
 SMALL_BYTES = 5000
 """The bound on texts that the default run checks in every way; the long run does it for all."""
+LARGE_BYTES = 30_000
+"""The bound on texts that the default run reads and writes in every way."""
 TEXTS = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
 
 # GEN-7: these hold subnormal inputs, which hloom keeps and XLA's CPU backend flushes to zero in some operations. The
@@ -38,6 +40,12 @@ def small_first(cases: Iterable[Path]) -> list[Any]:
     sizes = {case: (case / "module.hlo").stat().st_size for case in cases}
     ordered = sorted(sizes, key=sizes.__getitem__)
     return [case if sizes[case] < SMALL_BYTES else pytest.param(case, marks=pytest.mark.long) for case in ordered]
+
+
+def without_large(paths: Iterable[Path]) -> list[Any]:
+    """Texts, or folders of programs, as parameters, the large ones marked as long."""
+    sizes = {path: (path / "module.hlo" if path.is_dir() else path).stat().st_size for path in paths}
+    return [path if size < LARGE_BYTES else pytest.param(path, marks=pytest.mark.long) for path, size in sizes.items()]
 
 
 def name_of(path: Path) -> str:
@@ -105,7 +113,7 @@ def test_modules_that_xla_optimised_give_the_same_results(path: Path) -> None:
     check_results(path.stem, meta, inputs, hl.compile(hl.load(path), backend="interpreter").run_replicas(inputs))
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+@pytest.mark.parametrize("path", without_large(TEXTS), ids=name_of)
 def test_text_loses_nothing_and_a_proto_nothing_that_xla_has_a_field_for(path: Path) -> None:
     module = hl.load(path)
     text = module.to_text()
@@ -122,7 +130,9 @@ def test_text_loses_nothing_and_a_proto_nothing_that_xla_has_a_field_for(path: P
     assert graph_difference(module, again, frozenset({"replica_count", "extra_attributes"})) is None
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if (c / "module.pb.xz").exists()], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", without_large(c for c in CASES if (c / "module.pb.xz").exists()), ids=lambda case: case.name
+)
 def test_the_stored_proto_is_the_graph_of_the_stored_text(case: Path) -> None:
     stored = module_from_bytes(lzma.decompress((case / "module.pb.xz").read_bytes()))
     # The texts were printed without metadata.
@@ -130,13 +140,14 @@ def test_the_stored_proto_is_the_graph_of_the_stored_text(case: Path) -> None:
     assert graph_difference(stored, hl.load(case / "module.hlo"), ignored) is None
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+@pytest.mark.parametrize("path", without_large(TEXTS), ids=name_of)
 def test_xla_reads_what_hloom_writes(path: Path, peer: XlaPeer) -> None:
     module = hl.load(path)
     assert peer.parse(module.to_text()).startswith("HloModule")
     assert peer.read_proto(module_to_bytes(module)).startswith("HloModule")
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     "case", small_first(c for c in STORED if not c.name.startswith("replicas")), ids=lambda case: case.name
 )

@@ -5,7 +5,7 @@ Work is counted, in function calls, rather than timed.
 
 from __future__ import annotations
 
-import sys
+import cProfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,22 +23,10 @@ FOUR_TIMES = 6.0
 
 def calls(run: Callable[[], Any]) -> int:
     """The number of functions called, in Python and in C. A thread of its own compiles without the help of another."""
-    count = 0
-
-    def called(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    def counted() -> None:
-        sys.setprofile(called)
-        try:
-            run()
-        finally:
-            sys.setprofile(None)
-
+    profile = cProfile.Profile()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(counted).result()
-    return count
+        pool.submit(profile.runcall, run).result()
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 def growth(family: Family, n: int, monkeypatch: pytest.MonkeyPatch) -> float:

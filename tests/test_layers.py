@@ -56,6 +56,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+@functools.cache
 def file_of(module: str) -> str | None:
     """The file of a module of hloom, by its dotted name."""
     path = SOURCE.parent / module.replace(".", "/")

@@ -278,7 +278,7 @@ def test_hloom_is_timed_alone_where_the_peer_dies(corpus: Path, process: Any) ->
 def test_the_machine_copies_and_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SECONDS", 0.01)
     monkeypatch.setattr(machine, "PASS_BYTES", 8 << 20)
-    limits = measure_limits(2)
+    limits = measure_limits(2, (machine.SIZES[0], machine.MIN_STREAMED_BYTES))
     assert 1e8 < limits.memory.best <= limits.bytes_per_second(1) < 1e13 and 1e8 < limits.flops_per_second < 1e15
     assert all(1e7 < rate < 1e15 for rate in (limits.divisions_per_second, limits.sums_per_second))
     assert 0 < limits.fork_seconds < 1e-2 and 0 < limits.call_seconds < 1e-2

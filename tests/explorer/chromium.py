@@ -35,4 +35,4 @@ def wait_until(browser: Any, script: str, seconds: float = 20) -> Any:
     """The value of a script, once it is true."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, seconds).until(lambda it: it.execute_script(f"return {script}"))
+    return WebDriverWait(browser, seconds, poll_frequency=0.02).until(lambda it: it.execute_script(f"return {script}"))

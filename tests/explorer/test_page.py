@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from explorer.chromium import chromium
+from explorer.chromium import chromium, wait_until
 from explorer.test_text_is_text import HOSTILE, module_that_says
 from hloom.explorer.collect import collect
 from hloom.explorer.page import page
@@ -115,11 +115,7 @@ def press(browser: Any, *keys: str) -> None:
 
 def after_drawing(browser: Any, script: str) -> Any:
     """Runs a script once the graph that was requested last is drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 10).until(
-        lambda it: it.execute_script("return state.isDrawn && document.body.dataset.ready")
-    )
+    wait_until(browser, "state.isDrawn && document.body.dataset.ready")
     return browser.execute_script(script)
 
 

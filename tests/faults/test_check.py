@@ -89,6 +89,7 @@ def by_the_interpreter(module: hl.Module, arguments: list[object], kind: str) ->
     return None
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("text", [LOOP, BRANCHES, FUSION], ids=["loop", "branches", "fusion"])
 @pytest.mark.parametrize("kind", ["nan", "inf"])
 @pytest.mark.parametrize("seed", range(4))

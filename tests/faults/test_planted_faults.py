@@ -151,7 +151,8 @@ KERNELS: dict[str, Plant] = {
 }
 
 
-FEW = ("tanh", "divide", "remainder", "pad", "reduce", "transpose")
+FEW = ("floor", "divide", "pad")
+"""A fault of each kind; the long run has all."""
 
 
 @pytest.mark.parametrize(

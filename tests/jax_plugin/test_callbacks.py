@@ -120,6 +120,7 @@ def test_a_callback_may_run_its_own_program() -> None:
     assert programs[0](np.full(4, 3, np.float32))[0].tolist() == [4, 4, 4, 4]
 
 
+@pytest.mark.usefixtures("older_objects_frozen")
 def test_a_callback_lives_as_long_as_the_executable() -> None:
     class Function:
         def __call__(self, v: Any) -> Any:

@@ -70,7 +70,7 @@ def wide(x: np.ndarray) -> np.ndarray:
     return x.astype({"c": np.complex128}.get(x.dtype.kind, np.longdouble if x.dtype == np.float64 else np.float64))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("type", "kind"), CASES)
 def test_products_are_as_good_as_pairwise_sums(backend: str, type: str, kind: str) -> None:
     """GEN-13, DOT-3."""

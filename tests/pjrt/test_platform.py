@@ -151,14 +151,15 @@ def test_host_arrays_are_never_overwritten():
     assert array[0] == 1 and result[0] == 2
 
 
+@pytest.mark.usefixtures("older_objects_frozen")
 @pytest.mark.parametrize("size", [16, 1 << 16])
 def test_memory_is_released(devices, size):
     step = jax.jit(lambda x: x + 1)
     x = step(jnp.zeros(size))
     before = bytes_in_use(devices[0])
-    for _ in range(1000):
+    for _ in range(200):
         x = step(x)
-    assert x[0] == 1001
+    assert x[0] == 201
     assert bytes_in_use(devices[0]) <= before + 4096
     assert devices[0].memory_stats()["peak_bytes_in_use"] >= x.nbytes
 
@@ -284,28 +285,27 @@ def test_a_process_ends_cleanly_with_live_objects():
     assert "Error" not in run.stderr
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_process_ends_cleanly_while_daemon_threads_run_programs(count):
+def test_a_process_ends_cleanly_while_daemon_threads_run_programs():
     """Python, once it is finalised, unwinds the stacks of threads that ask for the GIL."""
     program = """
         import jax, numpy as np, threading, time
-        devices = jax.sharding.NamedSharding(jax.make_mesh((jax.device_count(),), "i"), jax.sharding.PartitionSpec("i"))
-        x = jax.device_put(np.ones((8, 16), np.float32), devices)
+        both = jax.sharding.NamedSharding(jax.make_mesh((2,), "i"), jax.sharding.PartitionSpec("i"))
         f = jax.jit(lambda x: x * 2 + x.sum(0))
-        def run():
+        def run(devices):
+            x = jax.device_put(np.ones((8, 16), np.float32), devices)
             while True:
                 f(x)
         def transfer():
             while True:
                 np.asarray(jax.device_put(np.ones(8, np.float32)))
-        for target in (run, run, transfer):
-            threading.Thread(target=target, daemon=True).start()
-        time.sleep(0.5)
+        for target, *arguments in ((run, both), (run, both), (run, jax.devices()[0]), (transfer,)):
+            threading.Thread(target=target, args=arguments, daemon=True).start()
+        time.sleep(0.3)
         print("end")
     """
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "JAX_PLATFORMS": "hloom", "HLOOM_NUM_DEVICES": str(count)},
+        env={**os.environ, "JAX_PLATFORMS": "hloom", "HLOOM_NUM_DEVICES": "2"},
         capture_output=True,
         text=True,
         timeout=120,

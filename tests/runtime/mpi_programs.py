@@ -69,6 +69,12 @@ def one_device_each() -> None:
     check_all([PrimitiveType.BF16, PrimitiveType.PRED], devices, ("all", "channel"))
 
 
+def some_collectives() -> None:
+    """The part of `one_device_each` that the default run has."""
+    check_all([PrimitiveType.F32], [Devices(world().size, 1)])
+    check_all([PrimitiveType.BF16], [Devices(1, world().size)], ("all", "channel"))
+
+
 def several_devices_each() -> None:
     """Collectives of threads, then ranks."""
     check_all([PrimitiveType.F32, PrimitiveType.BF16], [Devices(world().size, 2)])

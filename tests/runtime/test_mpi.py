@@ -39,7 +39,7 @@ def run(ranks: int, *programs: str, seconds: float = 60) -> subprocess.Completed
 
 
 def test_two_processes_agree_with_numpy_refuse_what_differs_and_time_collectives() -> None:
-    done = run(2, "one_device_each", "refusals", "overlaps", "is_timed")
+    done = run(2, "some_collectives", "refusals", "overlaps", "is_timed")
     assert done.returncode == 0 and done.stdout.count("is well") == 2, done.stdout + done.stderr
 
 

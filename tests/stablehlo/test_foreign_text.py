@@ -152,6 +152,7 @@ def inputs(module: hl.Module) -> list[Any]:
     return [random_value(rng, parameter.shape) for parameter in module.entry.parameters]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", TEXTS)
 def test_xla_and_hloom_give_the_same_of_each_text(name: str, peer: XlaPeer) -> None:
     text = TEXTS[name]

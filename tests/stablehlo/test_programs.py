@@ -14,6 +14,7 @@ from conftest import ROOT
 from hloom.errors import HloomError
 from hloom.fuzz.damage import mutate_text
 from hloom.stablehlo.importer.module import parse_stablehlo
+from hloom.text import fingerprint
 from test_corpus import STORED, check_results, load_case
 
 PROGRAMS = [case for case in STORED if (case / "module.mlir").exists()]
@@ -25,7 +26,8 @@ def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = load_case(case)
     imported = parse_stablehlo((case / "module.mlir").read_text())
     assert imported.entry.result_shape.compatible(module.entry.result_shape)
-    check_results(case.name, meta, inputs, hl.compile(imported, backend="interpreter").run_replicas(inputs))
+    if fingerprint(imported) != fingerprint(module):  # whose results tests/test_corpus.py checks
+        check_results(case.name, meta, inputs, hl.compile(imported, backend="interpreter").run_replicas(inputs))
 
 
 @pytest.mark.long

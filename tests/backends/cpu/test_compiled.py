@@ -48,7 +48,7 @@ def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
 RUNNABLE = [example for example in spec.EXAMPLES if example["op"] not in spec.SHAPE_OPS]
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("example", RUNNABLE, ids=[e["id"] for e in RUNNABLE])
 def test_example(example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs what test_spec_examples runs, but compiled."""
@@ -162,7 +162,7 @@ def run_block(generator: str, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_few_random_programs_agree_with_the_interpreter(generator: str) -> None:
-    run_block(generator, 0, 30)
+    run_block(generator, 0, 12)
 
 
 @pytest.mark.long

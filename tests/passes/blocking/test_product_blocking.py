@@ -128,7 +128,7 @@ def attention(causal: bool, length: int) -> np.ndarray[Any, Any]:
     return np.einsum("bhqk,bhkd->bhqd", weights / weights.sum(-1, keepdims=True), v)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", [np.float32, np.float64])
 @pytest.mark.parametrize("sizes", [(5, 2), (21, 4), (18, 7), (9, 16), (170,), (3, 165)])
 @pytest.mark.parametrize("program", PROGRAMS)

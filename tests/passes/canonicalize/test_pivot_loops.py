@@ -24,6 +24,7 @@ def loops(module: hl.Module) -> int:
     return sum(instruction.opcode == "while" for instruction in module.instructions())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sizes", [(5, 5), (7, 3), (3, 7), (2, 1), (6, 4, 4), (1, 9, 9), (2, 3, 5, 4)])
 def test_permutations_are_calls(sizes: tuple[int, ...]) -> None:
     module = factored(*sizes)

@@ -45,6 +45,7 @@ ONLY_PADDING = """s = T[] constant(1)
 SUM = "\n  ROOT r = T[5,37] add(c, y)"
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("type", ["f32", "f64", "bf16", "s8", "c64"])
 @pytest.mark.parametrize(
     "body",

@@ -79,7 +79,7 @@ def check(kind: str, x: Array, lengths: tuple[int, ...], expected: Array) -> Non
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("sizes", "rank"), [case for case in SHORT_CASES if case[0] != (3, 81)])
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
 @pytest.mark.usefixtures("kernels_of_short_sequences")
@@ -106,6 +106,7 @@ def check_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
     check(kind, x, lengths, function(x.astype(np.complex128), axes=axes))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("sizes", "rank"), SHORT_CASES)
 @pytest.mark.usefixtures("kernels_of_short_sequences")
 def test_real(sizes: tuple[int, ...], rank: int) -> None:

@@ -34,7 +34,7 @@ def close(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("element_type", TYPES)
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize(("batch", "n"), [((), 1), ((2, 3), 4), ((), 17), ((70,), 20)])
@@ -73,6 +73,7 @@ def test_a_matrix_with_a_nan_becomes_nan_alone() -> None:
         )
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "element_type", ["f32", "c128", *(pytest.param(t, marks=pytest.mark.long) for t in ("f64", "c64"))]
 )

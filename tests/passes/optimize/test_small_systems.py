@@ -45,7 +45,7 @@ def calls(function: Callable[..., Any], *arguments: np.ndarray, batch_invariant:
     return [target for target in found if target]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("type", [np.float32, np.float64])
 @pytest.mark.parametrize("sizes", [(5, 2), (17, 3), (40, 4), (9, 7), (33, MAX_SOLVED), (2, 4, 5)])
 @pytest.mark.parametrize("sides", [1, 3])

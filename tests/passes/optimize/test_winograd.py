@@ -45,6 +45,7 @@ def _integers(module: hl.Module) -> list[np.ndarray]:
     return [generator.integers(-4, 5, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("block_bytes", [1 << 20, 4 << 10, 1], ids=["one block", "blocks", "least blocks"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_filtering_is_equal_to_direct_sums(case: str, block_bytes: int) -> None:

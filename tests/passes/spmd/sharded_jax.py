@@ -1,7 +1,7 @@
 """Programs of JAX over several devices: as a script, traces them on 8 CPU devices and writes what JAX computes.
 
-The answer, pickled to standard output, has for each program its HLO proto, the arguments, and JAX's results. With the
-argument `gspmd` shardings travel as GSPMD has them, otherwise as Shardy has them.
+For each name on a line of the standard input it pickles to the standard output the program's HLO proto, the arguments, and JAX's results. With the argument `gspmd` shardings travel as GSPMD has them, otherwise as
+Shardy has them.
 """
 
 from __future__ import annotations
@@ -267,17 +267,21 @@ def proto_of(jitted: Any, arguments: tuple[Any, ...]) -> bytes:
     return computation.as_serialized_hlo_module_proto()
 
 
+def expected(jitted: Any, arguments: tuple[Any, ...]) -> tuple[bytes, list[Any], list[Any]]:
+    results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*arguments))]
+    return proto_of(jitted, arguments), [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)], results
+
+
 def main() -> None:
-    expected = {}
-    for name, (jitted, arguments) in PROGRAMS.items():
-        results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*arguments))]
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
-        expected[name] = (proto_of(jitted, arguments), leaves, results)
-    with jax.set_mesh(explicit_mesh):
-        a = jax.device_put(np.asarray(X), NamedSharding(explicit_mesh, P("x", "y")))
-        jitted = jax.jit(explicit)
-        expected["explicit"] = (proto_of(jitted, (a,)), [np.asarray(a)], [np.asarray(jitted(a))])
-    sys.stdout.buffer.write(pickle.dumps(expected))
+    for line in sys.stdin:
+        if (name := line.strip()) == "explicit":
+            with jax.set_mesh(explicit_mesh):
+                a = jax.device_put(np.asarray(X), NamedSharding(explicit_mesh, P("x", "y")))
+                traced = expected(jax.jit(explicit), (a,))
+        else:
+            traced = expected(*PROGRAMS[name])
+        pickle.dump(traced, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -32,14 +32,24 @@ def names() -> list[str]:
 
 
 @functools.cache
-def expected_results(form: str) -> dict[str, tuple[bytes, list[Any], list[Any]]]:
-    done = subprocess.run([sys.executable, str(SCRIPT), form], capture_output=True, timeout=280)
-    assert done.returncode == 0, done.stderr.decode()
-    return pickle.loads(done.stdout)
+def process(form: str) -> subprocess.Popen[bytes]:
+    """The script, which ends when this process does, with its standard input."""
+    command = [sys.executable, str(SCRIPT), form]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@functools.cache
+def expected_results(form: str, name: str) -> tuple[bytes, list[Any], list[Any]]:
+    jax = process(form)
+    assert jax.stdin is not None and jax.stdout is not None
+    jax.stdin.write(f"{name}\n".encode())
+    jax.stdin.flush()
+    traced: tuple[bytes, list[Any], list[Any]] = pickle.load(jax.stdout)
+    return traced
 
 
 def partitioned(form: str, name: str) -> tuple[Partitioned, list[Any], list[Any]]:
-    proto, arguments, results = expected_results(form)[name]
+    proto, arguments, results = expected_results(form, name)
     return partition(module_from_bytes(proto), 8), arguments, results
 
 
@@ -49,7 +59,7 @@ def partitioned(form: str, name: str) -> tuple[Partitioned, list[Any], list[Any]
 def test_partitions_compute_what_jax_computes(name: str, form: str) -> None:
     made, arguments, results = partitioned(form, name)
     verify_module(made.module)
-    module = module_from_bytes(expected_results(form)[name][0])
+    module = module_from_bytes(expected_results(form, name)[0])
     backend = "cpu" if form == "shardy" else "interpreter"
     got = run(made, arguments, [*module.entry.result_shape.leaves()], backend)
     for k, (mine, theirs) in enumerate(zip(got, results, strict=True)):

@@ -337,7 +337,7 @@ def run_block(kind: str, first: int, count: int, backend: str) -> None:
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("kind", ["fused", "loops"])
 def test_a_few_random_programs_with_random_shardings(kind: str, backend: str) -> None:
-    run_block(kind, 0, 40 if backend == "interpreter" else 4, backend)
+    run_block(kind, 0, 15 if backend == "interpreter" else 3, backend)
 
 
 @pytest.mark.long

@@ -115,10 +115,10 @@ def test_attributes_of_the_backend_config() -> None:
     assert parse_attributes("opaque") == {}
 
 
-LONG = [pytest.param(dtype, marks=pytest.mark.long) for dtype in (np.float64, np.complex64)]
+LONG = [pytest.param(dtype, marks=pytest.mark.long) for dtype in (np.float64, np.complex64, np.complex128)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex128, *LONG])
+@pytest.mark.parametrize("dtype", [np.float32, *LONG])
 def test_jax_linear_algebra_programs(dtype: type) -> None:
     """Programs as JAX lowers them for its CPU backend give JAX's results."""
     jax = pytest.importorskip("jax", reason="needs JAX, the peer")
@@ -176,6 +176,7 @@ ENTRY e { x = f32[] parameter(0)
     assert seen == [b"some text"]
 
 
+@pytest.mark.usefixtures("older_objects_frozen")
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("n", [64, 100_000])
 def test_operands_keep_their_values_as_long_as_a_function_keeps_them(n: int, backend: str) -> None:

@@ -16,7 +16,7 @@ def arguments(rows: int = 6, columns: int = 20) -> list[np.ndarray]:
     return [*arrays, rng.integers(0, rows, (rows, 1)).astype(np.int32)]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.long if key in ORDINARY else ()) for key in KEYS])
 def test_every_opcode_is_native_in_every_use(key: str) -> None:
     arrays = arguments()

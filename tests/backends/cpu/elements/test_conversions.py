@@ -17,6 +17,7 @@ EDGES = [0.0, -0.0, 0.5, -0.5, 0.999, -0.999, math.inf, -math.inf, math.nan] + [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("target", ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("source", FLOATS)
 def test_floats_to_integers(source: str, target: str) -> None:

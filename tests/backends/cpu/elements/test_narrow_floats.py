@@ -121,6 +121,7 @@ BINARY = ["add", "divide", "maximum", "minimum", "multiply", "remainder", "subtr
 DIRECTIONS = ["EQ", "NE", "GE", "GT", "LE", "LT"]
 
 
+@pytest.mark.sampled(5)
 @each_type
 def test_operations_on_one_value(type: PrimitiveType) -> None:
     shape = f"{type}[{1 << type.bits}]"
@@ -136,6 +137,7 @@ def test_operations_on_one_value(type: PrimitiveType) -> None:
     check(module([shape], [f"{shape} {opcode}(p0)" for opcode in FUNCTIONS]), every_code(type), steps=1)
 
 
+@pytest.mark.sampled(5)
 @each_type
 def test_operations_on_two_values(type: PrimitiveType) -> None:
     codes = every_code(type)
@@ -149,6 +151,7 @@ def test_operations_on_two_values(type: PrimitiveType) -> None:
     check(module([shape, shape], [f"{shape} {opcode}(p0, p1)" for opcode in ("atan2", "power")]), x, y, steps=1)
 
 
+@pytest.mark.sampled(5)
 @each_type
 def test_conversions_from_the_type(type: PrimitiveType) -> None:
     size = 1 << type.bits
@@ -157,7 +160,7 @@ def test_conversions_from_the_type(type: PrimitiveType) -> None:
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @each_type
 @pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.long)])
 def test_conversions_to_the_type(type: PrimitiveType, step: int) -> None:
@@ -174,6 +177,7 @@ def test_conversions_to_the_type(type: PrimitiveType, step: int) -> None:
     check(module(parameters, [f"{type}[{x.size}] convert(p{k})" for k in range(len(parameters))]), *inputs)
 
 
+@pytest.mark.sampled(5)
 @each_type
 def test_movements(type: PrimitiveType) -> None:
     """Codes are moved as they are, NaN payloads too."""
@@ -198,7 +202,7 @@ def test_movements(type: PrimitiveType) -> None:
     check(module(shapes, lines), *inputs, exact=True)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @each_type
 @pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
 def test_reductions(type: PrimitiveType, opcode: str) -> None:
@@ -218,7 +222,7 @@ def test_reductions(type: PrimitiveType, opcode: str) -> None:
     check(module([f"{type}[6,40]", f"{type}[]"], lines, computation), x, np.asarray(1, type.dtype), steps=steps)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @each_type
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 @pytest.mark.parametrize("size", [1 << 8, 1 << 16])
@@ -234,6 +238,7 @@ def test_sorting(type: PrimitiveType, direction: str, size: int) -> None:
     check(module([shape], lines, computation), x, exact=True)
 
 
+@pytest.mark.sampled(5)
 @each_type
 def test_top_k_and_scatter(type: PrimitiveType) -> None:
     x = np.random.default_rng(0).permutation(np.resize(every_code(type), 512)).reshape(4, 128)

@@ -52,7 +52,7 @@ def near(bound: float, dtype: Any) -> np.ndarray[Any, Any]:
         return np.array([*found, *SPECIAL], dtype)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_roots(bound: float, dtype: Any) -> None:
@@ -61,7 +61,7 @@ def test_roots(bound: float, dtype: Any) -> None:
         check(x, np.sqrt(x), "sqrt", bound)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_moduli(bound: float, dtype: Any) -> None:

@@ -23,7 +23,7 @@ def _shifted(opcode: str, bits: int, pattern: int, amount: int) -> int:
     return (pattern << amount) % 2**bits if opcode == "shift-left" else pattern >> amount
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("element_type", TYPES)
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_amounts_inside_and_outside_of_the_width(opcode: str, element_type: str) -> None:

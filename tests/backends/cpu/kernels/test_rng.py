@@ -45,7 +45,7 @@ def text(algorithm: str, state: int, type: str, sizes: tuple[int, ...]) -> str:
     )
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("sizes", SHAPES)
 @pytest.mark.parametrize(
     "type", ["u8", "u64", *(pytest.param(type, marks=pytest.mark.long) for type in ("u16", "u32"))]
@@ -56,7 +56,7 @@ def test_bits(algorithm: str, width: int, type: str, sizes: tuple[int, ...]) -> 
     check(rng.emit, text(algorithm, width, type, sizes), random, threads=(1, 2))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("type", ["u8", "u32", "u64"])
 @each_algorithm
 def test_signed_integers_have_the_code_of_unsigned_ones(algorithm: str, width: int, type: str) -> None:

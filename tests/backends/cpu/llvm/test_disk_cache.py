@@ -317,6 +317,7 @@ def test_programs_share_functions(folder: Path) -> None:
     assert len(first) >= 5 and len(second) == 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("terms_of", [(1, 0), (1, 1), (0, 0)])
 @pytest.mark.parametrize(("factor", "result"), [("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("s8", "s32")])
 def test_products_of_several_sizes_share_their_tile(

@@ -219,7 +219,7 @@ sum { a = s16[] parameter(0)
     np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("rows", [1, 2, 17, 100])
 @pytest.mark.parametrize("elements", [1, 2, 3, 4])
 @pytest.mark.parametrize("type", ["f32", "f64", "s32", "s8"])

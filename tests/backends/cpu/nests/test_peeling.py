@@ -67,7 +67,7 @@ def test_long_and_short_loops_are_not_copied() -> None:
     assert len(_spans(1, 400, 16 * MIN_INNER)) == 1
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("form", "type"), [(ROWS, "f32"), (ROWS, "bf16"), (ROWS, "s8"), (SUMS, "f32"), (SUMS, "f64"), (SUMS, "bf16")]
 )

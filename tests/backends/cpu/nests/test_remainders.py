@@ -71,6 +71,7 @@ def test_registers_of_masks() -> None:
     assert "masked.store.v8f32" in _text(LONG, 7, vector_bytes=64)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("type", ["f32", "f64", "s32", "bf16", "s8"])
 @pytest.mark.parametrize("n", [3, 7, 10, 15, 23])
 def test_short_state_of_a_loop(type: str, n: int) -> None:

@@ -11,7 +11,7 @@ import hloom as hl
 TYPES = {"s8": np.int8, "u16": np.uint16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rows, columns", [(64, 512), (128, 600), (192, 1027), (256, 64), (100, 700), (2048, 1100)])
 @pytest.mark.parametrize("type", TYPES)
 def test_transposes_of_matrices(type: str, rows: int, columns: int) -> None:

@@ -58,7 +58,7 @@ def test_an_operand_that_occurs_twice() -> None:
     check_concatenate([[4], [3]], 0, operands="x0, x1, x0")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("type", ["f8e5m2", "f8e4m3fn", "s8", "f16"])
 @pytest.mark.parametrize("count", [9, 15, 17, 18, 33, 65])
 def test_elements_that_do_not_fill_a_vector_are_stored_between_others(count: int, type: str) -> None:

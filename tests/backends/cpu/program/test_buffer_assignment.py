@@ -242,8 +242,13 @@ def wrong_seeds(seeds: range, busy_conditions: bool, parallel_loops: bool = Fals
     return wrong
 
 
-def test_random_programs_compute_the_same_in_shared_memory() -> None:
-    assert wrong_seeds(range(600), busy_conditions=False) == []
+SEEDS = 200
+random_seeds = pytest.mark.parametrize("first", [0, *(pytest.param(k * SEEDS, marks=pytest.mark.long) for k in (1, 2))])
+
+
+@random_seeds
+def test_random_programs_compute_the_same_in_shared_memory(first: int) -> None:
+    assert wrong_seeds(range(first, first + SEEDS), busy_conditions=False) == []
 
 
 def test_random_programs_in_parts_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,12 +260,14 @@ def test_random_programs_in_parts_compute_the_same(monkeypatch: pytest.MonkeyPat
         assert check(module, arrays) is None
 
 
-def test_random_programs_with_busy_conditions_compute_the_same_in_shared_memory() -> None:
-    assert wrong_seeds(range(600), busy_conditions=True) == []
+@random_seeds
+def test_random_programs_with_busy_conditions_compute_the_same_in_shared_memory(first: int) -> None:
+    assert wrong_seeds(range(first, first + SEEDS), busy_conditions=True) == []
 
 
-def test_iterations_of_parallel_loops_do_not_interfere() -> None:
-    assert wrong_seeds(range(600), busy_conditions=False, parallel_loops=True) == []
+@random_seeds
+def test_iterations_of_parallel_loops_do_not_interfere(first: int) -> None:
+    assert wrong_seeds(range(first, first + SEEDS), busy_conditions=False, parallel_loops=True) == []
 
 
 def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_ends_with() -> None:

@@ -25,17 +25,8 @@ from hloom.system import machine
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def older_objects_frozen() -> Iterator[None]:
-    """Collections visit what these tests allocate, rather than the whole session."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
-def nothing_cached() -> Iterator[None]:
+def nothing_cached(older_objects_frozen: None) -> Iterator[None]:
     gc.collect()
     release_cached()
     yield

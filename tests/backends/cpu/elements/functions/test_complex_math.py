@@ -98,7 +98,7 @@ def relative_errors(got: Array, expected: Array, dtype: type) -> Array:
     return np.asarray(np.abs(got - expected) / unit)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("opcode", BOUNDS)
 def test_complex_function_is_accurate(opcode: str, dtype: type) -> None:

@@ -44,7 +44,7 @@ def compiled(name: str, dtype: type, width: int) -> Any:
     return compile_elementwise(emit, dtype, width, 2 if name in BINARY else 1)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_is_as_accurate_as_the_table_says_in_all_widths(name: str, dtype: type) -> None:

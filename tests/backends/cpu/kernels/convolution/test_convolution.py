@@ -153,7 +153,7 @@ def random_case(seed: int) -> Case:
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_any_convolution_is_the_interpreters(seed: int) -> None:
     check(random_case(seed), threads=1 + seed % 2, vector_bytes=(16, 32, 64)[seed % 3])
@@ -203,7 +203,7 @@ LARGE = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
 def test_large_convolutions(case: Case) -> None:
     check(case, threads=2)

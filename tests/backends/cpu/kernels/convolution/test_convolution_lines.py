@@ -44,7 +44,7 @@ def plan_of(case: Case) -> Lines | None:
     return planned(plan_lines, case)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_lines_are_the_interpreters(case: Case, types: str) -> None:

@@ -41,7 +41,7 @@ def plan_of(case: Case) -> Pixels | None:
     return planned(plan_pixels, case)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_pixels_are_the_interpreters(case: Case, types: str) -> None:

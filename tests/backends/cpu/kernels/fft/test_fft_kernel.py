@@ -61,7 +61,7 @@ def check(kind: str, sizes: Sequence[int], axes: int, real: str) -> None:
 SHORT = (1, 2, 3, 4, 5, 7, 8, 12, 16, 30, 31, 37, 64, 74, 100, 127, 128, 360)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", SHORT)
 def test_rows(n: int, kind: str) -> None:
@@ -69,14 +69,14 @@ def test_rows(n: int, kind: str) -> None:
     check(kind, (3, n), 1, "f64")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [(1,), (64,), (1021,), (2048,), (6000,), (16 * 1009,), (2, 4096), (2, 2 * 37 * 64)])
 def test_one_sequence_alone_and_long_ones(sizes: tuple[int, ...], kind: str) -> None:
     check(kind, sizes, 1, "f32")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "sizes, axes", [((8, 8), 2), ((2, 33, 16), 2), ((5, 12, 7), 3), ((41, 37), 2), ((3, 16, 20, 24), 3)]
@@ -94,7 +94,7 @@ def test_rows_that_threads_share(sizes: tuple[int, ...], kind: str) -> None:
     check(kind, sizes, 1, "f64")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
 @pytest.mark.parametrize("sizes", [(512, 40), (1024, 33), (1009, 20), (243, 50), (2048, 17), (3, 64, 300)])
 def test_columns_far_apart(sizes: tuple[int, ...], kind: str) -> None:
@@ -225,7 +225,7 @@ def test_arrays_larger_than_the_last_cache_are_written_with_nontemporal_stores()
     assert "prefetched" not in store
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [(16384,), (2, 12288), (2, 8748)])
 def test_nontemporal_stores(sizes: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def systems(batch: int, order: int, uplo: str) -> tuple[np.ndarray, np.ndarray]:
     return np.where(is_inside, a, np.nan), rng.standard_normal((batch, order, 1))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize(("batch", "order"), [(1, 32), (3, 45), (1, 70)])
 @pytest.mark.parametrize("uplo", "LU")

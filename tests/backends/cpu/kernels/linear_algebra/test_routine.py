@@ -31,7 +31,7 @@ def matrices(dtype: Any, *sizes: int) -> np.ndarray:
     return (rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes)).astype(dtype)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize(("batch", "m", "n"), [(1, 1, 1), (3, 33, 17), (2, 16, 48), (90, 20, 20), (0, 3, 3)])
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
@@ -146,7 +146,7 @@ def test_singular_values_of_infinite_matrices_are_refused_by_a_status(backend: s
     np.testing.assert_allclose(values[[0, 2]], np.linalg.svd(x[[0, 2]], compute_uv=False), rtol=1e-5)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize("uplo", "LU")
 @pytest.mark.parametrize(("count", "n"), [(3, 5), (20, 5), (3, 40), (1, 200)])

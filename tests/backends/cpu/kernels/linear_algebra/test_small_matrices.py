@@ -47,7 +47,7 @@ def call(name: str, type: str, operands: str, shape: str) -> str:
     return f'{shape} custom-call({operands}), custom_call_target="{target}", {FFI}'
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize(("n", "type"), [(1, "f32"), (2, "f64"), (4, "f32"), (7, "c64"), (16, "f64"), (4, "c128")])
@@ -76,7 +76,7 @@ def check_cholesky(n: int, type: str, lower: str, count: int) -> None:
         np.testing.assert_allclose(product[k], a[k], atol=TOLERANCE[type] * np.abs(a[k]).max())
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (5, 3), (3, 5), (16, 16), (10, 7), (40, 33)])
@@ -95,7 +95,7 @@ def test_lu(m: int, n: int, type: str, count: int) -> None:
         np.testing.assert_allclose(lower @ np.triu(found)[:steps], rows, atol=TOLERANCE[type] * np.abs(rows).max())
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (4, 4), (6, 3), (16, 16)])
@@ -112,7 +112,7 @@ def test_swaps_of_rows(m: int, k: int, type: str, count: int) -> None:
     np.testing.assert_array_equal(found, a)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (4, 2), (2, 4), (16, 16), (10, 7), (40, 33)])
@@ -137,7 +137,7 @@ def test_qr(m: int, n: int, type: str, count: int) -> None:
         np.testing.assert_allclose(q.conj().T @ q, np.eye(k), atol=TOLERANCE[type])
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("left", ["true", "false"])
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
@@ -164,7 +164,7 @@ def test_triangular_systems(
     np.testing.assert_allclose(matrix @ x if left == "true" else x @ matrix, b, atol=1e-4)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("swapped", [[], [3], range(19)])
 @pytest.mark.parametrize("n", [1, 4, 7, 16])

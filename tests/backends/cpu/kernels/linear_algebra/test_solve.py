@@ -35,6 +35,7 @@ def solved(type: str, a: Any, b: Any, threads: int, **config: str) -> Any:
     return Kernel(emit, f"HloModule m\nENTRY e {{\n{lines}, backend_config={{{values}}}\n}}", threads)(a, b)[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("side", "LR")
 @pytest.mark.parametrize("uplo", "LU")
 @pytest.mark.parametrize("trans_x", "NT")

@@ -93,6 +93,7 @@ def hermitian(a: Array) -> Array:
     return (a + adjoint(a)) / a.dtype.type(2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize("uplo", "LU")
 def test_eigenvectors_of_symmetric_matrices(letter: str, uplo: str) -> None:
@@ -121,7 +122,7 @@ def check_singular(letter: str, a: Array, s: Array, u: Array, vt: Array) -> None
     assert (s >= 0).all() and (np.diff(s) <= 0).all()
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(6, 6), (5, 9), (33, 4), (1, 3)])
 @pytest.mark.parametrize("mode", "AS")

@@ -191,7 +191,7 @@ def _with_zero_points_of_bytes(case: Case) -> str:
     return text.replace("c = ", f"z = {case.floats}{sizes} convert(zu)\nc = ", 1)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("rows", "k"), [(3, 256), pytest.param(1, 77 * GROUP, id="many-groups")])
 @pytest.mark.parametrize("floats", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("transposed", [True, False])
@@ -314,6 +314,7 @@ def test_groups_of_several_iterations_compute_a_table_once(rows: int, k: int, sc
     assert (np.abs(got - exact) <= bound).all()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sizes", [(96, 58), pytest.param((192, 160), marks=pytest.mark.long)])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def check(text: str, x: Array, packed: Array, codes: str) -> None:
     np.testing.assert_array_equal(result if result.shape == exact.shape else result.T, exact)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("activations", "codes"), [("s8", "s4"), ("u8", "u4"), ("s8", "u4")])
 @pytest.mark.parametrize("weights_first", [False, True])
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_codes_that_are_computed_by_shifts(swapped: bool) -> None:
     np.testing.assert_array_equal(hl.compile(hl.parse(text))(x, packed), exact)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("rows", "k", "n"), [(1, 448, 96), (3, 451, 77), (7, 451, 77), (16, 64, 64), (17, 131, 130)])
 @pytest.mark.parametrize(("activations", "codes"), [("s8", "s4"), ("u8", "u4"), ("s8", "u4"), ("s8", "s2")])

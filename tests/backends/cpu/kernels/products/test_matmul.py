@@ -185,14 +185,14 @@ def test_products_of_any_layout_are_numpys(spec: MatmulSpec, vector_bytes: int, 
     check(spec, threads, vector_bytes)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij", "ijb jbi ijb"])
 def test_every_type_in_the_usual_layouts(types: str, orders: str) -> None:
     check(spec_of(2, 37, 43, 29, types, orders), vector_bytes=32)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bji bij", "bij bij bji"])
 @pytest.mark.parametrize("sizes", [(1, 300, 300, 1100), (1, 30, 2600, 700), (3, 129, 200, 520), (1, 500, 33, 40)])
 def test_products_larger_than_a_block(sizes: tuple[int, int, int, int], orders: str) -> None:
@@ -213,7 +213,7 @@ def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
     check(spec_of(1, 70, 300, 6001 if types.startswith("s8") else 3001, types), threads=2)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij"])
 @pytest.mark.parametrize(
     "sizes", [(1, 1000, 1, 900), (1, 1, 1000, 900), (6, 77, 1, 300), (2, 1, 3000, 7), (1, 3, 1, 40), (2, 3, 1, 2000)]
@@ -223,6 +223,7 @@ def test_matrix_times_vector(types: str, sizes: tuple[int, int, int, int], order
     check(spec_of(*sizes, types, orders), threads=2)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bij bji jbi", "bji bij bji"])
 @pytest.mark.parametrize("sizes", [(1, 2, 1100, 520), (2, 700, 4, 1031)])
 @pytest.mark.parametrize("types", ["f32 f32 f32", "bf16 bf16 bf16", "f64 f64 f64"])
@@ -300,7 +301,7 @@ def test_types_without_code_are_refused(types: str) -> None:
         emit_matmul("product", spec_of(1, 2, 2, 2, types), Target(64, 1))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("vector_bytes", [16, 32, pytest.param(64, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "types",
@@ -472,6 +473,7 @@ def test_the_second_cache_holds_a_group_of_columns_of_a_shared_matrix(m: int, n:
     assert (plan.b_storage, plan.column_groups) == ("shared", groups)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("types", ["f32 f32 f32", "f64 f64 f64", "bf16 f32 f32"])
 @pytest.mark.parametrize("sizes", [(1, 130, 1030, 260), (2, 70, 1200, 515)])
 def test_groups_of_columns_of_a_shared_matrix(sizes: tuple[int, int, int, int], types: str) -> None:
@@ -487,7 +489,7 @@ def test_many_rows_of_a_packed_matrix_share_a_panel_of_a_long_sum(k: int, adds: 
     assert not adds or plan.row_tiles * plan.tile.rows >= 64
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "types", ["f32 f32 f32", "f64 f64 f64", "f32 f32 bf16", "bf16 f32 f32", "u8 s8 s32", "s64 s64 s64"]
 )
@@ -503,7 +505,7 @@ def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, thread
     assert plan_of(m, n, k, threads=threads).b_storage == "shared"
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", ["f32 f32 f32", "f64 f64 f64", "f32 bf16 f32"])
 @pytest.mark.parametrize("order", ["bij", "bji"])
 @pytest.mark.parametrize("sizes", [(1, 800, 200, 1100), (3, 260, 200, 703), (1, 803, 130, 2101)])

@@ -56,7 +56,7 @@ def test_unusual_rows(rows: int, k: int, value: float) -> None:
     _agree(case, x, w, s)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("weights", ["f8e4m3fn", "f8e5m2fnuz", "f4e2m1fn"])
 @pytest.mark.parametrize("magnitude", [2.0**-98, 2.0**-90, 2.0**-80, 2.0**20])
@@ -85,7 +85,7 @@ def test_zeros_have_the_sign_of_sums() -> None:
     assert not np.signbit(hl.compile(hl.parse(PLAIN.text()))(x, np.zeros_like(w), -s)).any()
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("scales", ["columns", "64"])
 @pytest.mark.parametrize("value", [None, 0.5, 7.25, -200.0, 1e9, np.nan])
@@ -147,7 +147,7 @@ def test_vectors_of_f32_are_multiplied_in_tile_registers(case: Case, is_packed: 
     assert ("x86.tdpbf16ps" in stage_text(hl.parse(text), "llvm")) == has_tile_sums
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("scales", ["none", "columns", "groups", "64", "96"])
 @pytest.mark.parametrize("has_zero_points", [False, True])
 @pytest.mark.parametrize(("rows", "k", "n"), [(1, 960, 33), (3, 5184, 40), (5, 1152, 70), (8, 1152, 40), (16, 672, 48)])
@@ -168,7 +168,7 @@ def test_codes_of_groups(rows: int, k: int, n: int, has_zero_points: bool, scale
     assert (np.abs(got - exact) <= bound).all()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f4e2m1fn"])
 @pytest.mark.parametrize("scales", ["columns", "groups", "96"])
 @pytest.mark.parametrize("sizes", [(288, 512), (576, 33), (4608, 77), (9120, 40)])
@@ -178,7 +178,7 @@ def test_bytes_of_groups(rows: int, sizes: tuple[int, int], scales: str, weights
         check(Case(rows, *sizes, weights, "f32", scales, transposed=transposed))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("k", "size"), [(576, 64), (4736, 128), (1536, 192), (1920, 320), (4608, 512)])
 @pytest.mark.parametrize("rows", [8, 16])
 def test_spans_of_groups(monkeypatch: pytest.MonkeyPatch, rows: int, k: int, size: int) -> None:
@@ -187,7 +187,7 @@ def test_spans_of_groups(monkeypatch: pytest.MonkeyPatch, rows: int, k: int, siz
     check(Case(rows, k, 72, "s8", "f32", "own", transposed=True))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", ["bitcast", "stack"])
 @pytest.mark.parametrize("is_swapped", [False, True])
 @pytest.mark.parametrize(("rows", "k", "n"), [(4, 512, 72), (5, 94, 33), (16, 2330, 40)])

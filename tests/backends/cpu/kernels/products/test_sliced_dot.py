@@ -54,7 +54,7 @@ def test_starts_are_clamped(start: int, type: str) -> None:
     check(module_text(lines), *(rng.standard_normal(s, np.float32) for s in ((8, 300, 64), (16, 64))), k)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize("rows", [1, 3, 40])
 @pytest.mark.parametrize("contracted", [0, 1])

@@ -38,7 +38,7 @@ def text(arrays: list[Array], combiner: str, dimension: int, backward: bool = Fa
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("size", [2, 3, 15, 16, 17, 32, 100, 2048, 2049, 5000, 40000, 600001])
 def test_sizes(size: int, backward: bool) -> None:
@@ -48,7 +48,7 @@ def test_sizes(size: int, backward: bool) -> None:
     check(cumulative.emit, text([x, y], COMPOSE, 0, backward), x, y, np.int32(3), np.int32(7))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(
     "shape", [(3, 40), (40, 3), (5, 7, 11), (300, 40), (2, 300, 5), (2, 3, 2100), (5, 0), (3, 2000)]
@@ -61,7 +61,7 @@ def test_dimensions(shape: tuple[int, ...], backward: bool) -> None:
             check(cumulative.emit, text([x, x], COMPOSE, dimension, backward), x, x, np.int32(3), np.int32(7))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("opcode", ["add", "maximum", pytest.param("minimum", marks=pytest.mark.long), "multiply"])
 @pytest.mark.parametrize(
     "dtype",

@@ -46,7 +46,7 @@ def module_of(sizes: tuple[int, ...], counts: tuple[int, ...], window: str, opco
     return (HLO % (opcode, dims, out, window)).replace("T[", f"{type}[")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("type", ["s32", "f32", "u8", "s64", "bf16"])
 @pytest.mark.parametrize("opcode", ["add", "maximum"])
 @pytest.mark.parametrize(("sizes", "counts", "window"), CASES)
@@ -56,7 +56,7 @@ def test_windows(sizes: tuple[int, ...], counts: tuple[int, ...], window: str, o
     check(cumulative.emit, module_of(sizes, counts, window, opcode, type), x, np.asarray(7, BY_NAME[type].dtype))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("type", ["s32", "f32", "u8", "s64", "bf16"])
 @pytest.mark.parametrize("opcode", ["add", "maximum"])
 @pytest.mark.parametrize(("sizes", "counts", "window"), SIDE_BY_SIDE)

@@ -55,7 +55,7 @@ def rows(*, inserted: int = 0) -> dict[str, Any]:
     }
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("combiner", [ADD, LAST])
 @pytest.mark.parametrize("width", [1, 2, 3, 16, 17, 50, 96])
 @pytest.mark.parametrize("count", [0, 1, 40, 5000])
@@ -223,7 +223,7 @@ def test_bins_of_two_operands_and_two_indices(monkeypatch: pytest.MonkeyPatch) -
 SINGLE = {**rows(), "update_window_dims": ()}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("combiner", ["add(a0, b0)", "minimum(b0, a0)", "xor(a0, b0)"])
 @pytest.mark.parametrize("shape", [(1,), (37,), (1000,), (100, 3), (50, 16)])
 def test_copies_of_a_small_operand(shape: tuple[int, ...], combiner: str) -> None:

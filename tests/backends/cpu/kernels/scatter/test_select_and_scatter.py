@@ -45,7 +45,7 @@ def text(
     return (HLO % (select, scatter, dims, source, dims, window)).replace("T[", f"{type}[")
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("type", ["s32", "f32", "bf16", "u8"])
 @pytest.mark.parametrize(("sizes", "counts", "window"), CASES)
 @pytest.mark.parametrize("select", ["GE", "LT"])

@@ -55,7 +55,7 @@ def check_sort(comparator: str, *arrays: Array, dimension: int = 0, key: int = 0
     check(sort.emit, sort_text([*arrays], comparator, dimension), *arrays, expected=expected)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 15, 16, 17, 33, 100, 255, 256, 257, 1000, 5000, 40000])
 def test_sizes(size: int) -> None:
     x = floats((size,))
@@ -63,6 +63,7 @@ def test_sizes(size: int) -> None:
     check_sort(NUMPY_ORDER, x, np.arange(size, dtype=np.int32))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(3, 40), (40, 3), (5, 7, 11), (300, 4), (2, 300, 5), (0, 5), (40000, 2)])
 def test_dimensions(shape: tuple[int, ...]) -> None:
     x, y = floats(shape), floats(shape, 1)
