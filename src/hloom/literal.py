@@ -201,13 +201,12 @@ def extreme(element_type: PrimitiveType, *, highest: bool) -> Array:
     if element_type.is_pred:
         return np.asarray(highest)
     if element_type.is_integer:
-        limits = ml_dtypes.iinfo(dtype)
-        return np.asarray(limits.max if highest else limits.min).astype(dtype)
+        return np.asarray(element_type.limits[highest]).astype(dtype)
     infinity = np.asarray(np.inf if highest else -np.inf, np.float32).astype(dtype)
     if np.isinf(infinity.astype(np.float32)):
         return infinity
-    limits_of_float = ml_dtypes.finfo(dtype)
-    return np.asarray(limits_of_float.max if highest else limits_of_float.min, dtype)
+    limits = ml_dtypes.finfo(dtype)
+    return np.asarray(limits.max if highest else limits.min, dtype)
 
 
 def _tile_padding(shape: Shape) -> Array:

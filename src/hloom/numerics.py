@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from hloom.types import BY_DTYPE
@@ -102,8 +101,7 @@ def has_nan(dtype: np.dtype[Any]) -> bool:
 
 def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
     """Truncates toward zero and clamps to the range of the integer type; NaN gives 0 (CONVERT-3)."""
-    limits = ml_dtypes.iinfo(dtype)
-    low, high = int(limits.min), int(limits.max)
+    low, high = BY_DTYPE[dtype].limits
     wide = x.astype(F64) if x.dtype.itemsize < 8 else x
     # The limits of 64-bit integers are not floats: compare with the adjacent powers of two.
     below, above = wide < low, wide >= float(high + 1)
@@ -211,14 +209,12 @@ def has_signed_nans(dtype: np.dtype[Any]) -> bool:
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """Rounds to a float format of the given widths and converts back, on bit patterns (REDUCEPRECISION-1 to -5)."""
     element_type = BY_DTYPE[x.dtype]
-    limits = ml_dtypes.finfo(x.dtype)
+    own_mantissa, width = element_type.mantissa_bits, element_type.bits
+    own_exponent = width - 1 - own_mantissa
     if not has_infinity(x.dtype):
         # Overflow gives NaN, through the infinity of f32.
-        own_exponent = element_type.bits - 1 - int(limits.nmant)
         exponent = exponent_bits if exponent_bits < own_exponent else 8
         return reduce_precision(x.astype(F32), exponent, mantissa_bits).astype(x.dtype)
-    own_mantissa, width = int(limits.nmant), element_type.bits
-    own_exponent = width - 1 - own_mantissa
     unsigned = bits_of(np.ascontiguousarray(x)).reshape(x.shape)
     one = unsigned.dtype.type(1)
     bits = unsigned

@@ -62,6 +62,8 @@ class PrimitiveType(enum.Enum):
     """Whether this is c64 or c128."""
     is_pred: bool
     """Whether this is PRED."""
+    limits: tuple[int, int]
+    """The lowest and the highest value of an integer type."""
     byte_width: int
     """The size of an unpacked element in memory, in bytes (SL-23)."""
     real: PrimitiveType
@@ -82,6 +84,11 @@ class PrimitiveType(enum.Enum):
     def computation_type(self) -> PrimitiveType:
         """The type in which values are computed and accumulated: f32 for narrower floats, else the type itself."""
         return PrimitiveType.F32 if self.is_float and self.bits < 32 else self
+
+    @property
+    def mantissa_bits(self) -> int:
+        """The bits of the mantissa of a floating-point type, without the leading one."""
+        return int(ml_dtypes.finfo(self.dtype).nmant)
 
     @property
     def complex(self) -> PrimitiveType | None:
@@ -126,6 +133,9 @@ for _type in PrimitiveType:
     _type.is_signed, _type.is_integer = _type.kind is Kind.SIGNED, _type.kind in (Kind.SIGNED, Kind.UNSIGNED)
     _type.real = {"c64": PrimitiveType.F32, "c128": PrimitiveType.F64}.get(_type.text, _type)
     _type.is_float, _type.is_complex = _type.kind is Kind.FLOAT, _type.kind is Kind.COMPLEX
+    if _type.is_integer:
+        _half = 1 << _type.bits - 1
+        _type.limits = (-_half, _half - 1) if _type.is_signed else (0, 2 * _half - 1)
     _type.byte_width = (_type.bits + 7) // 8
     BY_NAME[_type.text] = _type
     BY_NUMBER[_type.value] = _type

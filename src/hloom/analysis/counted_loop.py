@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
-
 from hloom.ir import Computation, Instruction
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
@@ -52,8 +50,8 @@ def counted_loop(loop: Instruction) -> CountedLoop | None:
     if start is None or not step:
         return None
     trips = _trips(direction.direction, start, step, limit)
-    limits = ml_dtypes.iinfo(loop.shape.elements[index].element_type.dtype)
-    if trips is None or not int(limits.min) <= start + trips * step <= int(limits.max):
+    low, high = loop.shape.elements[index].element_type.limits
+    if trips is None or not low <= start + trips * step <= high:
         return None
     return CountedLoop(index, start, step, trips)
 

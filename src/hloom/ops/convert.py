@@ -146,9 +146,7 @@ class StochasticConvert(Operation, opcode="stochastic-convert"):
 
 def _stochastic_float(operand: Array, random: Array, dtype: np.dtype[Any]) -> Array:
     """Adds random bits below the last mantissa bit of the target type, then truncates."""
-    import ml_dtypes
-
-    drop = int(ml_dtypes.finfo(operand.dtype).nmant) - int(ml_dtypes.finfo(dtype).nmant)
+    drop = BY_DTYPE[operand.dtype].mantissa_bits - BY_DTYPE[dtype].mantissa_bits
     if drop <= 0:
         return convert(operand, dtype)
     bits = bits_of(np.ascontiguousarray(operand)).reshape(operand.shape)

@@ -73,7 +73,7 @@ def _floats(random: np.random.Generator, type: PrimitiveType, sizes: Sequence[in
 
 
 def _integers(random: np.random.Generator, type: PrimitiveType, sizes: Sequence[int], special: bool) -> Array:
-    low, high = (-(1 << type.bits - 1), (1 << type.bits - 1) - 1) if type.is_signed else (0, (1 << type.bits) - 1)
+    low, high = type.limits
     if special:
         known = [low, low + 1, high, high - 1, *(v for v in SPECIAL_INTEGERS if low <= v <= high)]
         return np.asarray(np.array(known, object)[random.integers(len(known), size=sizes)], type.dtype)

@@ -213,8 +213,10 @@ def test_geev_gives_left_and_right_eigenvectors(letter: str, wanted: str) -> Non
 def test_geev_reports_that_a_matrix_is_not_finite() -> None:
     a = matrices("d", 3, 3)
     a[0, 1, 2, 2] = np.nan
-    *_, info = call("d", "geev", [a], [(3,), (3,), ("z", (3, 3)), ("z", (3, 3)), ("i", ())])
+    *results, info = call("d", "geev", [a], [(3,), (3,), ("z", (3, 3)), ("z", (3, 3)), ("i", ())])
     assert info.tolist() == [[0, -4, 0], [0, 0, 0]]
+    for result in results:
+        assert np.isnan(result[0, 1]).all() and np.isfinite(result[info == 0]).all()
 
 
 @every_type

@@ -76,12 +76,13 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
     the size of a batch.
     """
     batch_invariant = batch_invariant or wants_batch_invariance()
+    is_free = not batch_invariant
     return Pipeline(
         "cpu",
         (
             AsyncToSync(),
-            *([SingleDeviceCollectives()] if topology is Topology.SINGLE else []),
-            *([CollectiveDimensions()] if topology is Topology.RANKS else []),
+            *_if(topology is Topology.SINGLE, SingleDeviceCollectives()),
+            *_if(topology is Topology.RANKS, CollectiveDimensions()),
             MarkerRemover(),
             TopKCalls(),
             DeclaredExpander(),
@@ -89,8 +90,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             CallInliner(fusions=True),
             BitsExpander(),
             ProductTypes(_can_multiply),
-            *([] if batch_invariant else [ConvolutionOperandSwapper()]),
-            *([] if batch_invariant else [ConvolutionProducts()]),
+            *_if(is_free, ConvolutionOperandSwapper(), ConvolutionProducts()),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
             FftLengths(batch_invariant),
@@ -100,23 +100,22 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             simplification_pipeline(),
             PartSums(),
             PivotLoops(),
-            *([] if batch_invariant else [ProductSums()]),
+            *_if(is_free, ProductSums()),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             DoubleBuffering(),
             ArgMax(),
-            *([] if batch_invariant else [GatheredProducts()]),
-            *([] if batch_invariant else [DotStrengthReduction()]),
-            ProductBlocking(in_parts=not batch_invariant),
+            *_if(is_free, GatheredProducts(), DotStrengthReduction()),
+            ProductBlocking(in_parts=is_free),
             simplification_pipeline(),
             CholeskyCalls(lambda order, count: can_factorise(order, count, batch_invariant)),
             SmallSystems(min_count=1 if batch_invariant else MIN_COUNT),
             WinogradConvolution(per_image=batch_invariant),
-            *([] if batch_invariant else [ConvolutionPatches()]),
+            *_if(is_free, ConvolutionPatches()),
             DotOperands(),
-            *([] if batch_invariant else [SplitContractions()]),
+            *_if(is_free, SplitContractions()),
             JoinedSlices(),
-            *([] if batch_invariant else [ProductOperands(_can_lower, _can_multiply_computed)]),
+            *_if(is_free, ProductOperands(_can_lower, _can_multiply_computed)),
             ProductSlices(_can_multiply_slices),
             ScatterUpdates(_can_lower, _can_scatter_computed),
             ScalarComputationOutliner(processor().vector_bytes),
@@ -125,6 +124,10 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             UpdateScheduler(),
         ),
     )
+
+
+def _if(condition: bool, *passes: Pass) -> tuple[Pass, ...]:
+    return passes if condition else ()
 
 
 def _can_lower(instruction: Instruction) -> bool:

@@ -30,15 +30,14 @@ def draw_array(draw: Draw, element_type: PrimitiveType, sizes: tuple[int, ...]) 
 
 
 def _integers(draw: Draw, element_type: PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    bits, signed = element_type.bits, element_type.is_signed
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    low, high = element_type.limits
     style = draw.pick(("small", "small", "small", "wide", "ends"))
     if style == "small":
         low, high = max(low, -9), min(high, 9)
     if style == "ends":
         options = np.array([low, low + 1, 0, 1, high - 1, high], object)
         return np.asarray(options[draw.rng.integers(len(options), size=sizes)]).astype(element_type.dtype)
-    wide = draw.rng.integers(low, high, sizes, np.int64 if signed else np.uint64, endpoint=True)
+    wide = draw.rng.integers(low, high, sizes, np.int64 if low else np.uint64, endpoint=True)
     return np.asarray(wide).astype(element_type.dtype)
 
 
@@ -63,8 +62,7 @@ def _random_bits(draw: Draw, element_type: PrimitiveType, sizes: tuple[int, ...]
 
 def draw_indices(draw: Draw, element_type: PrimitiveType, sizes: tuple[int, ...], bound: int) -> Array:
     """Returns indices from some below 0 to some beyond `bound`, as far as the type has them."""
-    bits, signed = element_type.bits, element_type.is_signed
-    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    least, most = element_type.limits
     if draw.chance(0.05):
         return _integers(draw, element_type, sizes)
     low, high = max(least, draw.pick((-2, 0, 0))), min(most, bound + draw.pick((2, 0, -1)))

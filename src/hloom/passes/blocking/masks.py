@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
-
 from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast, Iota
@@ -135,10 +133,10 @@ def _extreme(build: OpBuilder, module: Module, values: Instruction, wants_maximu
             if positions.shape.rank == 1 and first.shape.is_scalar:
                 (count,) = positions.shape.dimensions
                 return build(Add(), first, build.constant(count - 1 if wants_maximum else 0, element_type))
-    limits = ml_dtypes.iinfo(element_type.dtype)
+    low, high = element_type.limits
     if wants_maximum:
-        return reduced(build, module, Maximum(), values, int(limits.min))
-    return reduced(build, module, Minimum(), values, int(limits.max))
+        return reduced(build, module, Maximum(), values, low)
+    return reduced(build, module, Minimum(), values, high)
 
 
 def _key_vector(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import ml_dtypes
-
 from hloom.ir import Instruction, Module
 from hloom.layout import Layout, Tile
 from hloom.ops.attributes import ComparisonDirection
@@ -189,7 +187,7 @@ def _times(build: OpBuilder, value: Instruction, factor: float) -> Instruction:
 def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
     """Adds random bits to the bits that will be dropped, and clears them."""
     from_ = operand.shape.element_type
-    drop = int(ml_dtypes.finfo(from_.dtype).nmant) - int(ml_dtypes.finfo(to.dtype).nmant)
+    drop = from_.mantissa_bits - to.mantissa_bits
     if drop <= 0:
         return build.convert(operand, to)
     word = UNSIGNED[from_.bits]

@@ -1,7 +1,6 @@
 """Expansion of JAX's custom call for eigenvectors of general matrices into LAPACK's routine and HLO.
 
-Matrices with infinities or NaNs are replaced by zeros, since some versions of the routine do not terminate on them, and
-get the info -4. For real matrices LAPACK returns real arrays, in which a pair of conjugate eigenvectors has two columns
+For real matrices LAPACK returns real arrays, in which a pair of conjugate eigenvectors has two columns
 with its real and imaginary parts.
 """
 
@@ -13,17 +12,15 @@ from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection, SliceDimension
 from hloom.ops.compare import Compare
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.elementwise_binary import And, Complex
-from hloom.ops.elementwise_unary import Imag, IsFinite, Negate, Real
+from hloom.ops.elementwise_binary import Complex
+from hloom.ops.elementwise_unary import Negate
 from hloom.ops.pad import Concatenate
 from hloom.ops.select import Select
 from hloom.ops.slice import Slice
-from hloom.passes.op_builder import OpBuilder, reduced
+from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.custom_calls.lapack import unpacked_geev
-from hloom.runtime.custom_calls.lapack.spectra import NOT_FINITE
 from hloom.runtime.custom_calls.registry import REGISTERED, binding_of
 from hloom.shape import Shape
-from hloom.types import PrimitiveType
 
 
 def expanded_geev(op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
@@ -33,28 +30,15 @@ def expanded_geev(op: CustomCall, build: OpBuilder, old: Instruction, module: Mo
         return None
     binding_of(old, unpacked_geev(target[1]))
     (a,) = old.operands
-    finite = _is_finite(build, module, a)
-    zeros = build.broadcast(build.constant(0, a.shape.element_type), a.shape)
-    batch = tuple(range(a.shape.rank - 2))
-    finite_a = build(Select(), build.broadcast(finite, a.shape, batch), a, zeros)
     shapes = [s.without_layout() for s in old.shape.elements]
     if not a.shape.element_type.is_complex:
         shapes[2:4] = [a.shape.without_layout()] * 2
-    call = build(op.replace(target_name=f"lapack_{target[1]}geev"), finite_a, shape=Shape.tuple_of(shapes))
+    call = build(op.replace(target_name=f"lapack_{target[1]}geev"), a, shape=Shape.tuple_of(shapes))
     call.backend_config = old.backend_config
     *values, left, right, info = build.elements(call)
     if not a.shape.element_type.is_complex:
         left, right = (_unpacked(build, values[1], vectors) for vectors in (left, right))
-    failed = build.broadcast(build.constant(NOT_FINITE, PrimitiveType.S32), info.shape)
-    return build.tuple(*values, left, right, build(Select(), finite, info, failed))
-
-
-def _is_finite(build: OpBuilder, module: Module, a: Instruction) -> Instruction:
-    """Returns for each matrix, as pred[batch dimensions..], whether all of its elements are finite."""
-    parts = [build(Real(), a), build(Imag(), a)] if a.shape.element_type.is_complex else [a]
-    finite = [build(IsFinite(), part) for part in parts]
-    every = finite[0] if len(finite) == 1 else build(And(), *finite)
-    return reduced(build, module, And(), every, True, (a.shape.rank - 2, a.shape.rank - 1))
+    return build.tuple(*values, left, right, info)
 
 
 def _unpacked(build: OpBuilder, imaginary: Instruction, vectors: Instruction) -> Instruction:

@@ -14,7 +14,6 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from hloom.ir import Computation, Instruction, Module
@@ -69,7 +68,7 @@ def _expanded(op: Reduce, build: OpBuilder, old: Instruction, module: Module) ->
     is_best = build(Compare(direction=ComparisonDirection.EQ), x, build.broadcast(reduction, x.shape, kept))
     if x.shape.element_type.is_float:
         is_best = build(Or(), is_best, build(Compare(direction=ComparisonDirection.NE), x, x))
-    sentinel = int(ml_dtypes.iinfo(indices.shape.element_type.dtype).max)
+    _, sentinel = indices.shape.element_type.limits
     no_index = build.broadcast(build.constant(sentinel, indices.shape.element_type), indices.shape)
     candidates = build(Select(), is_best, indices, no_index)
     return build.tuple(reduction, reduced(build, module, Minimum(), candidates, sentinel, op.dimensions))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from hloom.analysis.monoids import monoid_of
@@ -220,7 +219,7 @@ def _sum_indices(build: OpBuilder, indices: Instruction, count: int) -> Instruct
 def _has_indices(indices: Instruction, count: int) -> bool:
     """Whether the indices' type is signed and has the indices of all sums."""
     type = indices.shape.element_type
-    return type.is_signed and ml_dtypes.iinfo(type.dtype).max > count
+    return type.is_signed and type.limits[1] > count
 
 
 def _over_rows(op: Dot, build: OpBuilder, old: Instruction, sums: _RowSums) -> Instruction | None:

@@ -57,9 +57,7 @@ class Facts:
 
     def range_of(self, x: Term) -> tuple[int, int]:
         """Returns the lowest and the highest value that is left to an integer."""
-        bits = x.type.bits
-        whole = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if x.type.is_signed else (0, (1 << bits) - 1)
-        return self.bounds.get(x, whole)
+        return self.bounds.get(x, x.type.limits)
 
     def known(self, term: Term) -> Term | None:
         """Returns the constant that a term is, if the facts say so."""

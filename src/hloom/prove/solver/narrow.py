@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import z3
 
@@ -35,7 +34,7 @@ def widened(x: Element) -> Element:
 
 def _as_f32(type: PrimitiveType, code: Any) -> Any:
     """Returns the bits in f32: those of a normal number, or the right ones for codes that are none."""
-    mantissa = int(ml_dtypes.finfo(type.dtype).nmant)
+    mantissa = type.mantissa_bits
     exponent = type.bits - mantissa - (type is not PrimitiveType.F8E8M0FNU)
     wide = z3.ZeroExt(32 - type.bits, code)
     sign = (wide >> (exponent + mantissa)) << 31
@@ -125,7 +124,7 @@ def rounded_to_odd(x: Element) -> Element:
 
 def reduced_narrow(op: ReducePrecision, x: Element) -> Element:
     """Reduces the precision of a narrow float: on its own bits, or in f32 for formats without infinities."""
-    mantissa = int(ml_dtypes.finfo(x.type.dtype).nmant)
+    mantissa = x.type.mantissa_bits
     exponent = x.type.bits - 1 - mantissa
     wide = widened(x)
     if has_infinity(x.type.dtype):

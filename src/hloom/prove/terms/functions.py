@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ml_dtypes
-
 from hloom.ops import elementwise_binary as binary
 from hloom.ops import elementwise_unary as unary
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
@@ -218,7 +216,7 @@ def _stochastic_convert(op: StochasticConvert, type: PrimitiveType, operands: Te
     x, random = operands
     if not type.is_float or x.type.bits < 8:
         return None
-    drop = int(ml_dtypes.finfo(x.type.dtype).nmant) - int(ml_dtypes.finfo(type.dtype).nmant)
+    drop = x.type.mantissa_bits - type.mantissa_bits
     if drop <= 0:
         return converted(x, type)
     unsigned = random.type

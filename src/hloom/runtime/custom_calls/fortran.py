@@ -50,10 +50,11 @@ class ArrayArgument:
 
     With `columns` the routine gets a column-major copy: the operand is transposed into it, and it is transposed into
     the result. With `bounds` it gets a copy of an s32 operand that is clamped to them, because it uses the values as
-    indices. With `finite` all elements of its copy are NaN, which it refuses, if any is infinite or NaN: it may not end
-    otherwise. With `factor` it is a status: where the routine reports no failure although there is a NaN on the
-    diagonal of that result, as OpenBLAS does, its value is the number of the first one. The routine gets the address of
-    element `offset`.
+    indices. With `finite` it is not called for a matrix of the operand with an infinity or a NaN, on which it may not
+    end: all bits of the results are set, and the last argument, a status, is minus the number of this one, as LAPACK
+    reports illegal values. With `factor` it is a status: where the routine reports no failure although there is a NaN
+    on the diagonal of that result, as OpenBLAS does, its value is the number of the first one. The routine gets the
+    address of element `offset`.
     """
 
     operand: int | None = None
@@ -101,6 +102,15 @@ Argument = np.generic | str | None | ArrayArgument | Workspace | Status
 
 
 @record(slots=True)
+class Refusal:
+    """Refuses matrices of an operand with infinities or NaN: the result `status` has this value for them."""
+
+    operand: int
+    status: int
+    value: int
+
+
+@record(slots=True)
 class RoutineCall:
     """A routine, called once for each of `count` matrices; `routine` includes the letter of the element type:
     `sgetrf`.
@@ -111,6 +121,17 @@ class RoutineCall:
     operands: tuple[Matrices, ...]
     results: tuple[Matrices, ...]
     count: int
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """The matrices for which the routine is not called; None if it is called for all."""
+        for number, argument in enumerate(self.arguments, 1):
+            if isinstance(argument, ArrayArgument) and argument.finite:
+                status = self.arguments[-1]
+                assert isinstance(status, ArrayArgument)
+                assert argument.operand is not None and status.result is not None
+                return Refusal(argument.operand, status.result, -number)
+        return None
 
     def matrices(self, argument: ArrayArgument) -> Matrices:
         """The matrices of an array argument, row-major as the operand and the result."""
@@ -138,8 +159,10 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
             addresses[index] += argument.offset * call.matrices(argument).dtype.itemsize
     function = _callable(routine_address(call.routine), len(addresses))
     status = next((array for a, array in zip(call.arguments, memory, strict=True) if isinstance(a, Status)), None)
-    failed = np.zeros(call.count, bool)
-    for k in range(call.count):
+    failed, refusal = np.zeros(call.count, bool), call.refusal
+    if refusal is not None:
+        failed = ~np.isfinite(sources[refusal.operand].reshape(call.count, -1)).all(1)
+    for k in np.flatnonzero(~failed):
         function(*[address + k * step for address, step in zip(addresses, strides, strict=True)])
         failed[k] = status is not None and status[0] != 0
     for argument, array in zip(call.arguments, memory, strict=True):
@@ -156,6 +179,8 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
             _report_nan(results[argument.result], results[argument.factor])
     for result in results if failed.any() else ():
         result.reshape(call.count, -1).view(np.uint8)[failed] = 0xFF
+    if refusal is not None:
+        results[refusal.status][failed] = refusal.value
     return tuple(results)
 
 
@@ -168,14 +193,6 @@ def _report_nan(status: Array, factors: Array) -> None:
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
     """The memory of an argument, for all calls, as Fortran takes it; None for a null pointer."""
-    memory = _initialised(call, argument, operands, results)
-    if isinstance(argument, ArrayArgument) and argument.finite and memory is not None:
-        is_finite = np.isfinite(memory).all(tuple(range(1, memory.ndim)))
-        memory[~is_finite] = np.nan
-    return memory
-
-
-def _initialised(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
     if isinstance(argument, (Workspace, Status)):
         return np.zeros(argument.size, argument.dtype)
     if not isinstance(argument, ArrayArgument):

@@ -62,8 +62,7 @@ class SizeBounds:
             return None
         operands = [self.of(operand, depth + 1) for operand in instruction.operands]
         if isinstance(op, Clamp) and operands[1] is None:
-            limits = np.iinfo(type.dtype)
-            operands[1] = Bounds(type.dtype.type(limits.min), type.dtype.type(limits.max))
+            operands[1] = Bounds(*map(type.dtype.type, type.limits))
         known = [operand for operand in operands if operand is not None]
         return _bounds(instruction, known) if len(known) == len(operands) else None
 

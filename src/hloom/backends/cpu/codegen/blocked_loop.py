@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloom.affine import Index
-from hloom.backends.cpu.program.buffer_assignment import Assignment, stack_bytes
+from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
 from hloom.loops.nest import Nest
@@ -43,7 +43,7 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
         return None
     written = dict.fromkeys(assignment.representative(b) for step in steps for b in step.writes)
-    arrays = {buffer for buffer in written if buffer.byte_size > stack_bytes()}
+    arrays = {buffer for buffer in written if buffer.byte_size > assignment.stack_bytes}
     scalars = [buffer for buffer in written if buffer not in arrays]
     if not arrays or any(buffer.kind != "temp" for buffer in scalars):
         return None
@@ -96,7 +96,7 @@ def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
 def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) -> bool:
     """Whether the step works on elements of the block, rather than on scalars."""
     return any(
-        assignment.representative(buffer).byte_size > stack_bytes()
+        assignment.representative(buffer).byte_size > assignment.stack_bytes
         and _element_count(assignment.representative(buffer)) == blocked.size
         for buffer in step.writes
     )

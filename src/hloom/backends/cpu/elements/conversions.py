@@ -33,18 +33,17 @@ def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) 
 
 def _holds(target: PrimitiveType, source: PrimitiveType) -> bool:
     """Whether a float type has all values of an integer type, or of a narrow float type."""
-    finfo = ml_dtypes.finfo(target.dtype)
     if target is PrimitiveType.F8E8M0FNU:
         return False  # which has neither zero nor negative numbers
     if source.is_integer:
-        return source.bits - source.is_signed <= finfo.nmant + 1 and source.bits < float(finfo.maxexp)
+        max_exponent = float(ml_dtypes.finfo(target.dtype).maxexp)
+        return source.bits - source.is_signed <= target.mantissa_bits + 1 and source.bits < max_exponent
     return target is PrimitiveType.BF16 and narrow_floats.is_narrow(source)
 
 
 def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
     """Rounds toward zero and clamps; NaN gives 0 (CONVERT-3). LLVM's saturating conversion is not vectorised."""
-    limits, digits = ml_dtypes.iinfo(target.dtype), 53 if x.type.element == "double" else 24
-    least, most = int(limits.min), int(limits.max)
+    (least, most), digits = target.limits, 53 if x.type.element == "double" else 24
     dropped = max(0, most.bit_length() - digits)
     largest = most >> dropped << dropped  # the largest integer of the target that x can represent
     low, high = constant(x.type, float(least)), constant(x.type, float(largest))
@@ -105,9 +104,9 @@ def reduce_precision(op: ReducePrecision, b: Builder, e: Apply, x: Value) -> Ele
     stored = store_element(b, x, own)
     bits = b.bitcast(stored, stored.type.integer)
     width, type = bits.type.bits, bits.type
-    own_mantissa = int(ml_dtypes.finfo(own.dtype).nmant)
+    own_mantissa = own.mantissa_bits
     own_exponent = width - 1 - own_mantissa
-    narrowest = own_exponent if own is e.type else e.type.bits - 1 - int(ml_dtypes.finfo(e.type.dtype).nmant)
+    narrowest = own_exponent if own is e.type else e.type.bits - 1 - e.type.mantissa_bits
     new = bits
     if op.mantissa_bits < own_mantissa:
         drop = own_mantissa - op.mantissa_bits

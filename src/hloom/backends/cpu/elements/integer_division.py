@@ -6,8 +6,6 @@ from the next one than floats of more than twice their bits are rounded, so that
 
 from __future__ import annotations
 
-import ml_dtypes
-
 from hloom.backends.cpu.elements.types import rounded
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Value, constant
@@ -77,6 +75,6 @@ def _safe_divisor(b: Builder, e: Apply, x: Value, y: Value) -> tuple[Value, Valu
     one = constant(y.type, 1)
     if not e.type.is_signed:
         return b.select(zero, one, y), zero
-    lowest = constant(x.type, int(ml_dtypes.iinfo(e.type.dtype).min))
+    lowest = constant(x.type, e.type.limits[0])
     overflow = b.binary("and", b.compare("eq", x, lowest), b.compare("eq", y, constant(y.type, -1)))
     return b.select(b.binary("or", zero, overflow), one, y), zero

@@ -67,7 +67,7 @@ class Format:
         minus_zero = np.asarray(1 << (width - 1), f"u{type.byte_width}").view(type.dtype)
         return Format(
             bits=width,
-            mantissa=int(limits.nmant),
+            mantissa=type.mantissa_bits,
             bias=1 - int(limits.minexp),
             smallest_normal=_bits(float(limits.smallest_normal)),
             largest=_bits(float(limits.max)),

@@ -50,7 +50,7 @@ def integers_of(expression: Expression) -> tuple[int, int] | None:
     found = _range(expression)
     if found is None:
         return None
-    return found if max(map(abs, found)) <= 2 ** (ml_dtypes.finfo(expression.type.dtype).nmant + 1) else None
+    return found if max(map(abs, found)) <= 2 << expression.type.mantissa_bits else None
 
 
 def _range(expression: Expression) -> tuple[int, int] | None:
@@ -63,8 +63,7 @@ def _range(expression: Expression) -> tuple[int, int] | None:
         return None
     op, operands = expression.op, expression.operands
     if isinstance(op, Convert) and operands[0].type.is_integer:
-        limits = ml_dtypes.iinfo(operands[0].type.dtype)
-        return int(limits.min), int(limits.max)
+        return operands[0].type.limits
     if isinstance(op, SmallInteger):
         return op.least, op.most
     if not isinstance(op, (Add, Subtract, Multiply)):

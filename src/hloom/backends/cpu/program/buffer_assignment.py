@@ -41,7 +41,7 @@ MAX_PARALLEL_BYTES = 256 << 20
 """Maximum private memory of a parallel loop, over all its tasks."""
 
 
-def stack_bytes() -> int:
+def _stack_bytes() -> int:
     """Returns the maximum size of a temporary on the stack; two registers of 64 bytes are enough for most rows."""
     return STACK_REGISTERS * min(processor().vector_bytes, 32)
 
@@ -64,6 +64,8 @@ class Assignment:
     """Memory of the loops that run in parallel."""
     in_regions: frozenset[Buffer] = frozenset()
     """Representatives on the stack that loops or branches use."""
+    stack_bytes: int = field(default_factory=_stack_bytes)
+    """Maximum size of a temporary on the stack."""
 
     def representative(self, buffer: Buffer) -> Buffer:
         """Returns the representative of a buffer's coalesced set, compressing the path to it."""
@@ -240,7 +242,7 @@ class _Assigner:
             return
         if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
             return
-        if a.kind != b.kind and a.byte_size <= stack_bytes():
+        if a.kind != b.kind and a.byte_size <= self.assignment.stack_bytes:
             # A small temporary is faster on the stack, where LLVM may promote it to registers.
             return
         if self._interferes(a, b) or self._interferes(b, a):
@@ -344,7 +346,7 @@ class _Assigner:
                 return None
         if any(use.position > loop.end for use in self.uses[counter]) or counter.kind != "temp":
             return None
-        intervals = [self._interval(buffer) for buffer in private if buffer.byte_size > stack_bytes()]
+        intervals = [self._interval(buffer) for buffer in private if buffer.byte_size > self.assignment.stack_bytes]
         offsets, size = best_fit(intervals)
         small_enough = size <= MAX_ITERATION_BYTES and size * parallel.tasks <= MAX_PARALLEL_BYTES
         return ParallelLoopMemory(private, shared, offsets, size) if small_enough else None
@@ -353,7 +355,8 @@ class _Assigner:
 
     def _assign_offsets(self) -> None:
         private = {buffer for memory in self.assignment.parallel_loops.values() for buffer in memory.private}
-        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= stack_bytes() and b not in private]
+        stack_bytes = self.assignment.stack_bytes
+        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= stack_bytes and b not in private]
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
         # After an error other ranks may still write to the buffers of a collective.
         small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]

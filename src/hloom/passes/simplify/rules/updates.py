@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import ml_dtypes
-
 from hloom.analysis.monoids import monoid_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, SliceDimension
@@ -198,7 +196,7 @@ def _entries(m: Match, indices: Instruction) -> list[Instruction]:
 def _is_inside(m: Match, start: Instruction, limit: int) -> Instruction:
     """Builds the test whether a start index is in [0, limit], as pred[]."""
     type, pred = start.shape.element_type, Shape.array(PrimitiveType.PRED, ())
-    largest = min(limit, int(ml_dtypes.iinfo(type.dtype).max))
+    largest = min(limit, type.limits[1])
     inside = m.build(Compare(direction=ComparisonDirection.LE), [start, m.scalar(largest, type)], pred)
     if not type.is_signed:
         return inside

@@ -11,9 +11,6 @@ from hloom.runtime.custom_calls.lapack.targets import INT, Arguments, Batch, cal
 from hloom.runtime.custom_calls.signature import Binding
 from hloom.values import Array
 
-NOT_FINITE = -4
-"""The info of geev for a matrix with infinities or NaN, for which LAPACK might not terminate."""
-
 _SVD = "a: T[*, m, n] -> left: T[*, m, n], s: real(T)[*, min(m, n)], u: T[*, p, q], vt: T[*, r, c], info: s32[*]"
 _SVD_SIZES = (
     "mode == 'N' or (p == m and q == (m if mode == 'A' else min(m, n)))",
@@ -77,7 +74,7 @@ def _geev(b: Batch) -> Arguments:
     wanted = b.attributes["compute_left"], b.attributes["compute_right"]
     left, right = b.columns(None, "left"), b.columns(None, "right")
     vectors = (left, max(1, n), right, max(1, n))
-    a = b.columns("a", None)
+    a = replace(b.columns("a", None), finite=True)
     return (*wanted, n, a, max(1, n), *_eigenvalues(b), *vectors, b.work(), *b.real_work(2 * n), b.info())
 
 
@@ -87,13 +84,10 @@ def _eigenvalues(b: Batch) -> list[ArrayArgument]:
 
 
 def geev_target(letter: str, binding: Binding, a: Array) -> tuple[Array, ...]:
-    """Returns what JAX's target for eigenvectors does: complex ones, and NOT_FINITE for matrices that are not."""
-    finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
-    given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
+    """Returns what JAX's target for eigenvectors does, which are complex for all element types."""
     parts = 1 if letter in "cz" else 2
     results = [(a.shape[:-1], a.dtype)] * parts + [(a.shape, a.dtype)] * 2 + [(a.shape[:-2], INT)]
-    *eigenvalues, left, right, info = call("geev", (given,), results, binding.config)
-    info = np.where(finite, info, np.int32(NOT_FINITE))
+    *eigenvalues, left, right, info = call("geev", (a,), results, binding.config)
     if parts == 2:
         left, right = (_unpack_pairs(eigenvalues[1], vectors) for vectors in (left, right))
     return (*eigenvalues, left, right, info)

@@ -95,10 +95,7 @@ def storage_range(kind: QuantizedType) -> tuple[int, int]:
     """The smallest and the largest stored integer."""
     if kind.storage_range is not None:
         return kind.storage_range
-    storage = element_type_of(kind.storage)
-    if storage.is_signed:
-        return -(1 << storage.bits - 1), (1 << storage.bits - 1) - 1
-    return 0, (1 << storage.bits) - 1
+    return element_type_of(kind.storage).limits
 
 
 def _along_axis(body: Body, like: XlaOp, kind: QuantizedType, values: tuple[float, ...] | tuple[int, ...]) -> XlaOp:

@@ -77,33 +77,49 @@ class _Batch:
         with f.each(first, f.add(first, count)) as k:
             sources = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[0], call.operands, strict=True)]
             targets = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[1], call.results, strict=True)]
-            for index in self._results_to_clear():
-                f.fill(targets[index], 0, call.results[index].byte_size)
-            pointers = []
-            for index, argument in enumerate(call.arguments):
-                private = f.at(workspace, self.offsets.get(index, 0), "i8")
-                pointer = scalars[index] or self._argument_address(f, argument, private, sources, targets)
-                if isinstance(argument, ArrayArgument) and argument.finite:
-                    _replace_infinities(f, pointer, call.matrices(argument))
-                pointers.append(pointer)
-            # Fortran compilers pass the lengths of characters behind the arguments; C functions do not read them.
-            lengths = [constant(I64, 1) for argument in call.arguments if isinstance(argument, str)]
-            f.call_pointer(routine, VOID, *pointers, *lengths)
-            for argument, pointer in zip(call.arguments, pointers, strict=True):
-                if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
-                    result = call.results[argument.result]
-                    m, n = result.sizes
-                    self.transposes.emit(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
-                elif isinstance(argument, ArrayArgument) and argument.factor is not None:
-                    _report_nan(f, pointer, targets[argument.factor], call.results[argument.factor])
-                elif isinstance(argument, Status):
-                    self._mark_failure(f, pointer, targets)
+            with f.when(self._accepted(f, sources, targets)):
+                for index in self._results_to_clear():
+                    f.fill(targets[index], 0, call.results[index].byte_size)
+                pointers = []
+                for index, argument in enumerate(call.arguments):
+                    private = f.at(workspace, self.offsets.get(index, 0), "i8")
+                    pointers.append(scalars[index] or self._argument_address(f, argument, private, sources, targets))
+                # Fortran compilers pass the lengths of characters behind the arguments; C functions do not read them.
+                lengths = [constant(I64, 1) for argument in call.arguments if isinstance(argument, str)]
+                f.call_pointer(routine, VOID, *pointers, *lengths)
+                self._finish(f, pointers, targets)
         return f
 
-    def _mark_failure(self, f: KernelFunction, status: Value, targets: list[Value]) -> None:
-        with f.unless(f.compare("eq", f.load(status, I32, 4), constant(I32, 0))):
-            for target, result in zip(targets, self.call.results, strict=True):
-                f.fill(target, 0xFF, result.byte_size)
+    def _accepted(self, f: KernelFunction, sources: list[Value], targets: list[Value]) -> Value | None:
+        """Returns whether the routine is called for a matrix, after writing the results of others; None if it always
+        is.
+        """
+        refusal = self.call.refusal
+        if refusal is None:
+            return None
+        is_finite = _is_finite(f, sources[refusal.operand], self.call.operands[refusal.operand])
+        with f.unless(is_finite):
+            self._fail(f, targets)
+            f.store(constant(I32, refusal.value), targets[refusal.status], 4)
+        return is_finite
+
+    def _finish(self, f: KernelFunction, pointers: list[Value], targets: list[Value]) -> None:
+        """Writes the results that the routine did not write by itself."""
+        for argument, pointer in zip(self.call.arguments, pointers, strict=True):
+            if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
+                result = self.call.results[argument.result]
+                m, n = result.sizes
+                self.transposes.emit(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
+            elif isinstance(argument, ArrayArgument) and argument.factor is not None:
+                _report_nan(f, pointer, targets[argument.factor], self.call.results[argument.factor])
+            elif isinstance(argument, Status):
+                with f.unless(f.compare("eq", f.load(pointer, I32, 4), constant(I32, 0))):
+                    self._fail(f, targets)
+
+    def _fail(self, f: KernelFunction, targets: list[Value]) -> None:
+        """Sets all bits of the results."""
+        for target, result in zip(targets, self.call.results, strict=True):
+            f.fill(target, 0xFF, result.byte_size)
 
     def _results_to_clear(self) -> list[int]:
         """Indices of the results that only the routine writes, since it may leave parts of them unwritten."""
@@ -159,16 +175,15 @@ def _report_nan(f: KernelFunction, status: Value, factor: Value, matrices: Matri
         f.store(f.select(f.compare("uno", real, real), number, f.load(status, I32, 4)), status, 4)
 
 
-def _replace_infinities(f: KernelFunction, pointer: Value, matrices: Matrices) -> None:
-    """Fills a matrix with NaN if an element is infinite or NaN, whose product with zero is not zero."""
+def _is_finite(f: KernelFunction, pointer: Value, matrices: Matrices) -> Value:
+    """Returns whether the products of all elements with zero are zero."""
     parts = 2 if matrices.dtype.kind == "c" else 1
     type = type_of(_REALS[matrices.dtype.itemsize // parts])
     zero = constant(type, 0)
     with f.loop(parts * matrices.elements, carried=[zero]) as loop:
         part = f.load(f.at(pointer, loop.index, type.element), type, type.bits // 8)
         loop.carried[0] = f.binary("fadd", loop.carried[0], f.binary("fmul", part, zero))
-    with f.when(f.compare("uno", loop.carried[0], zero)):
-        f.fill(pointer, 0xFF, matrices.byte_size)
+    return f.compare("oeq", loop.carried[0], zero)
 
 
 def _workspace_bytes(call: RoutineCall, argument: Argument) -> int:

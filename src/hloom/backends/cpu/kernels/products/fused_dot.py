@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import ml_dtypes
 import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
@@ -196,8 +195,8 @@ def _is_exact(spec: MatmulSpec, weights: ComputedOperand) -> bool:
     """Whether weights are codes of 4 bits, which are looked up, and so small that f32 has all sums of products."""
     if weights.table is None:
         return False
-    limits = ml_dtypes.iinfo(spec.lhs_type.dtype)
-    largest = np.abs(weights.table).max() * max(-int(limits.min), int(limits.max))
+    low, high = spec.lhs_type.limits
+    largest = np.abs(weights.table).max() * max(-low, high)
     return bool(spec.k * largest <= MAX_EXACT)
 
 

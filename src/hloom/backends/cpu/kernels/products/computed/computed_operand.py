@@ -15,7 +15,6 @@ import numpy as np
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
-from hloom.backends.cpu.elements.lane_tables import codes_of_vector
 from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of, magnitudes_of
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import (
@@ -164,13 +163,10 @@ class ComputedOperand:
 
     @cached_property
     def looked_up(self) -> int:
-        """The bytes or codes that the processor looks up together in tables, for several vectors; 0 if it does not."""
+        """The most codes that the processor looks up together in a table of the operand; 0 if it has none."""
         if self.contiguous is None:
             return 0
-        functions = self._functions(self.contiguous)
-        if has_byte_tables():
-            return 0 if all(function.has_codes for function in functions) else LANES
-        return max((codes_of_vector(function.table) for function in functions), default=0)
+        return max((function.codes_together for function in self._functions(self.contiguous)), default=0)
 
     @cached_property
     def coded(self) -> Coded | None:

@@ -21,7 +21,6 @@ from hloom.backends.cpu.elements.byte_tables import (
     words_of_codes,
 )
 from hloom.backends.cpu.elements.lane_tables import (
-    codes_of_vector,
     look_up_bytes_in_lanes,
     look_up_eight_bits,
     look_up_halves_in_lanes,
@@ -308,7 +307,7 @@ class OperandEmitter(NestEmitter):
         if key not in self.functions:
             self.functions[key] = byte_function(self.operand.space, expression, self.vector)
         function = self.functions[key]
-        return function if function is not None and self.lanes == _looked_up_together(function) else None
+        return function if function is not None and self.lanes == function.codes_together else None
 
     def _of_bytes(self, function: ByteFunction) -> Value:
         """Returns the floats of the bytes that are loaded."""
@@ -345,10 +344,3 @@ class OperandEmitter(NestEmitter):
         pointer, index = self.origin(load)
         address = self.f.at(pointer, lane_index(self, index).base, "i8")
         return self.f.load_masked(address, type_of("i8", count or self.lanes), 1, mask)
-
-
-def _looked_up_together(function: ByteFunction) -> int:
-    """Returns how many codes of a function the processor looks up together; 0 if it does not."""
-    if has_byte_tables():
-        return CODES if function.has_codes else LANES
-    return codes_of_vector(function.table)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from hloom.affine import Expression, Variable
-from hloom.backends.cpu.elements.byte_tables import CODES, Table, can_look_up
+from hloom.backends.cpu.elements.byte_tables import CODES, LANES, Table, can_look_up, has_byte_tables
+from hloom.backends.cpu.elements.lane_tables import codes_of_vector
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Constant, FromIndex, Load, Where, walk
 from hloom.ops.convert import BitcastConvert
@@ -36,6 +37,13 @@ class ByteFunction:
     def has_codes(self) -> bool:
         """Whether it is a function of codes of 4 bits."""
         return len(self.table) == CODES
+
+    @property
+    def codes_together(self) -> int:
+        """How many codes the processor looks up together in the table; 0 if it does not."""
+        if has_byte_tables():
+            return CODES if self.has_codes else LANES
+        return codes_of_vector(self.table)
 
 
 class Coded(NamedTuple):
