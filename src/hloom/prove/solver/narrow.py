@@ -23,8 +23,6 @@ from hloom.values import Array
 F32 = PrimitiveType.F32
 NARROW = frozenset(t for t in PrimitiveType if t.is_array and t.is_float and t.bits <= 8)
 """The formats of 8 bits and less."""
-MAGNITUDES = 0x7F800001
-"""Bits of numbers of f32 without a sign, up to infinity."""
 
 
 def widened(x: Element) -> Element:

@@ -149,6 +149,25 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
         for operand, matrices in zip(operands, call.operands, strict=True)
     ]
     memory = [_in_memory(call, argument, sources, results) for argument in call.arguments]
+    failed = _call_each(call, memory, sources)
+    for argument, array in zip(call.arguments, memory, strict=True):
+        if not isinstance(argument, ArrayArgument) or argument.result is None:
+            continue
+        if argument.columns and array is not None:
+            columns = call.results[argument.result].sizes[::-1]
+            elements = math.prod(columns)
+            results[argument.result][...] = array[:, :elements].reshape(call.count, *columns).transpose(0, 2, 1)
+        if argument.factor is not None:
+            _report_nan(results[argument.result], results[argument.factor])
+    for result in results if failed.any() else ():
+        result.reshape(call.count, -1).view(np.uint8)[failed] = 0xFF
+    if call.refusal is not None:
+        results[call.refusal.status][failed] = call.refusal.value
+    return tuple(results)
+
+
+def _call_each(call: RoutineCall, memory: list[Array | None], operands: list[Array]) -> Array:
+    """Calls the routine for each matrix of the batch that it takes; returns which of them it refuses or fails for."""
     addresses = [0 if array is None else array.ctypes.data for array in memory]
     strides = [
         array.strides[0] if isinstance(argument, ArrayArgument) and array is not None else 0
@@ -159,29 +178,14 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
             addresses[index] += argument.offset * call.matrices(argument).dtype.itemsize
     function = _callable(routine_address(call.routine), len(addresses))
     status = next((array for a, array in zip(call.arguments, memory, strict=True) if isinstance(a, Status)), None)
-    failed, refusal = np.zeros(call.count, bool), call.refusal
-    if refusal is not None:
-        failed = ~np.isfinite(sources[refusal.operand].reshape(call.count, -1)).all(1)
-    for k in np.flatnonzero(~failed):
+    failed = np.zeros(call.count, bool)
+    if call.refusal is not None:
+        operand = operands[call.refusal.operand]
+        failed = ~np.isfinite(operand).all(tuple(range(1, operand.ndim)))
+    for k in np.flatnonzero(~failed).tolist():
         function(*[address + k * step for address, step in zip(addresses, strides, strict=True)])
         failed[k] = status is not None and status[0] != 0
-    for argument, array in zip(call.arguments, memory, strict=True):
-        if (
-            isinstance(argument, ArrayArgument)
-            and argument.columns
-            and argument.result is not None
-            and array is not None
-        ):
-            columns = call.results[argument.result].sizes[::-1]
-            elements = math.prod(columns)
-            results[argument.result][...] = array[:, :elements].reshape(call.count, *columns).transpose(0, 2, 1)
-        if isinstance(argument, ArrayArgument) and argument.factor is not None and argument.result is not None:
-            _report_nan(results[argument.result], results[argument.factor])
-    for result in results if failed.any() else ():
-        result.reshape(call.count, -1).view(np.uint8)[failed] = 0xFF
-    if refusal is not None:
-        results[refusal.status][failed] = refusal.value
-    return tuple(results)
+    return failed
 
 
 def _report_nan(status: Array, factors: Array) -> None:
