@@ -40,7 +40,7 @@ class ByteFunction:
 
     @property
     def codes_together(self) -> int:
-        """How many codes the processor looks up together in the table; 0 if it does not."""
+        """The number of codes that the processor looks up together in the table; 0 if it does not."""
         if has_byte_tables():
             return CODES if self.has_codes else LANES
         return codes_of_vector(self.table)
