@@ -178,10 +178,10 @@ def _call_each(call: RoutineCall, memory: list[Array | None], operands: list[Arr
             addresses[index] += argument.offset * call.matrices(argument).dtype.itemsize
     function = _callable(routine_address(call.routine), len(addresses))
     status = next((array for a, array in zip(call.arguments, memory, strict=True) if isinstance(a, Status)), None)
-    failed = np.zeros(call.count, bool)
+    failed: Array = np.zeros(call.count, bool)
     if call.refusal is not None:
         operand = operands[call.refusal.operand]
-        failed = ~np.isfinite(operand).all(tuple(range(1, operand.ndim)))
+        failed = ~np.asarray(np.isfinite(operand).all(tuple(range(1, operand.ndim))))
     for k in np.flatnonzero(~failed).tolist():
         function(*[address + k * step for address, step in zip(addresses, strides, strict=True)])
         failed[k] = status is not None and status[0] != 0
