@@ -167,6 +167,7 @@ def _same_as_the_interpreter(case: Path) -> None:
 SOME = {"gather_oob", "scatter_window", "nested_loops", "conds", "calls_map", "unary_float32"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", [c for c in STORED if c.name in SOME], ids=lambda case: case.name)
 def test_programs(case: Path) -> None:
     _same_as_the_interpreter(case)

@@ -74,7 +74,7 @@ def test_pivots_swap_rows(sizes: tuple[int, ...], rows: int) -> None:
     np.testing.assert_array_equal(lowered(pivots)[0], expected)
 
 
-@pytest.mark.parametrize("name", ["solve", "inv", "det", "lu", "expm"])
+@pytest.mark.parametrize("name", ["solve", "inv", "det", "lu", pytest.param("expm", marks=pytest.mark.long)])
 def test_exported_programs_only_call_stable_targets(name: str) -> None:
     """JAX refuses to export calls of other targets; the values are those of JAX."""
     linalg, a = jax.numpy.linalg, np.array([[4, 1, 2], [8, 3, 1], [2, 6, 5]], np.float32)

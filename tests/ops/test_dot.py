@@ -18,6 +18,7 @@ ENTRY e {{
 """
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("n", [2, 40])
 @pytest.mark.parametrize("result", ["pred", "s32", "f32"])

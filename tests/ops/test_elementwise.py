@@ -366,6 +366,7 @@ def test_complex_log_plus_one_near_zero() -> None:
     assert got.real == pytest.approx(5e-17, rel=1e-6)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("opcode", "element_type"),
     [(op, t) for op in ("add", "multiply", "divide", "maximum", "atan2", "power") for t in ("f32", "f16", "bf16")],

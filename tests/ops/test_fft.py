@@ -18,6 +18,7 @@ def fft(kind: str, sizes: list[int], result: list[int], lengths: list[int]) -> h
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("size", [6, 4096])
 @pytest.mark.parametrize("rank", [1, 2, 3])

@@ -76,11 +76,13 @@ def check_nothing_is_left(program: hl.Module) -> None:
     assert not AlgebraicSimplifier().apply(clone_module(simplified)).replaced
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.parent.name)
 def test_the_pipeline_leaves_nothing_to_apply(path: Path) -> None:
     check_nothing_is_left(hl.load(path))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_pipeline_leaves_nothing_to_apply_to_random_programs(seed: int) -> None:
     check_nothing_is_left(draw_case(seed).module)

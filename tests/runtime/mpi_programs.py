@@ -323,7 +323,7 @@ ENTRY e { p = f32[6] parameter(0) i = u32[] replica-id() z = u32[] constant(0) c
 
 
 def waits_crosswise() -> None:
-    run_sum(BRANCHES, timeout=1.5)
+    run_sum(BRANCHES, timeout=1.0)
 
 
 def is_killed() -> None:

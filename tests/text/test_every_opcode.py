@@ -103,6 +103,7 @@ def test_xla_and_hloom_read_each_other(name: str, peer: XlaPeer) -> None:
             assert own.__dict__[field.name] == others.__dict__[field.name], field.name
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", [name for name in LINES if name not in NOT_RUN])
 def test_xla_computes_the_same(name: str, peer: XlaPeer) -> None:
     rng = np.random.default_rng(0)

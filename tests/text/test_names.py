@@ -31,6 +31,7 @@ def named(name: str) -> hl.Module:
     return module
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("percent", [False, True])
 def test_xla_and_hloom_read_names_of_all_kinds(name: str, percent: bool, peer: XlaPeer) -> None:

@@ -22,6 +22,7 @@ ENTRY main { x = TYPE[1,4,SIZE] parameter(0)
 """
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("size", [5, 9, 12, 13, 20, 29])
 def test_registers_without_a_lane_of_the_mask_read_nothing(size: int, type: str) -> None:

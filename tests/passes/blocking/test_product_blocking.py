@@ -202,6 +202,7 @@ def test_no_large_array_remains() -> None:
     assert largest(found) < 2 * 3 * 24 * 24 * 4 / 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize(
     ("block_bytes", "rows", "keys", "count"), [(2400, 24, 24, 2), (1000, 6, 24, 3), (1000, 7, 7, 4)]

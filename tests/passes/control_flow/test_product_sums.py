@@ -66,6 +66,7 @@ def arrays(module: hl.Module) -> list[np.ndarray]:
     return [rng.integers(-8, 9, s.dimensions).astype(s.element_type.dtype) for s in module.entry.parameter_shapes]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("total", [SUM, "next = SUM add(product, s)"])
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("rows", [1, ROWS])

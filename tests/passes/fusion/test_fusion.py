@@ -230,6 +230,7 @@ def test_columns_of_one_loop_share_what_they_are_computed_from(rest: str, is_one
     assert (len(fused(rows + SIDE_BY_SIDE + rest)) == 1) == is_one_kernel
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rows", [1, 5, 64, 300])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_joined_columns_compiled(rows: int, count: int) -> None:
@@ -296,6 +297,7 @@ ENTRY e {
 """
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("value", ["g", "o"])
 @pytest.mark.parametrize("sizes", ["0", "1", "7", "1,1", "5,1,3", "300,40"])
 def test_loops_that_collect_what_they_pass_on(sizes: str, value: str) -> None:
@@ -507,6 +509,7 @@ def test_costly_elementwise_values_are_not_recomputed_along_columns() -> None:
     assert sorted(fused(entry)) == ["fusion[broadcast add]", "sine"]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("columns", [64, 65, 100, 128, 1000])
 @pytest.mark.parametrize("rows", [2, 20, 256])
 def test_columns_compiled(rows: int, columns: int) -> None:

@@ -16,6 +16,7 @@ PRODUCTS = [("f8e4m3fn", "f8e4m3fn", "f8e4m3fn"), ("f8e5m2", "f8e4m3fn", "f32"),
             ("s8", "s8", "s8"), ("s4", "s4", "s32"), ("u8", "s8", "s32"), ("bf16", "f32", "f32")]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("left", "right", "result"), PRODUCTS, ids=["-".join(types) for types in PRODUCTS])
 @pytest.mark.parametrize("operation", ["dot", "convolution"])
 def test_products_of_every_type_are_native(left: str, right: str, result: str, operation: str) -> None:

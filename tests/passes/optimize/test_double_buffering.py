@@ -77,6 +77,7 @@ def arrays(module: hl.Module) -> list[np.ndarray]:
     return [x.astype(np.float32), np.asarray(5, np.int32)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("step", [FIXED_EDGES, ROLLED])
 @pytest.mark.parametrize("trips", [4, 5, 10, 11])
 def test_two_steps_in_one(step: str, trips: int) -> None:

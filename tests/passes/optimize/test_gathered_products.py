@@ -108,6 +108,7 @@ MODULES = {
 }
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("range_of_indices", [(0, NODES - 1), (-2, NODES - 1), (0, NODES + 1)])
 def test_rows_are_multiplied_once(name: str, range_of_indices: tuple[int, int]) -> None:

@@ -1,7 +1,7 @@
 """Programs of JAX over several devices: as a script, traces them on 8 CPU devices and writes what JAX computes.
 
-For each name on a line of the standard input it pickles to the standard output the program's HLO proto, the arguments, and JAX's results. With the argument `gspmd` shardings travel as GSPMD has them, otherwise as
-Shardy has them.
+For each name on a line of the standard input it pickles to the standard output the program's HLO proto, the arguments,
+and JAX's results. With the argument `gspmd` shardings travel as GSPMD has them, otherwise as Shardy has them.
 """
 
 from __future__ import annotations

@@ -375,6 +375,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("backend", "result"), [("interpreter", "replicated"), ("interpreter", "devices=[2,1]<=[2]"), ("cpu", "replicated")]
 )

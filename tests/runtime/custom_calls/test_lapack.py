@@ -66,6 +66,7 @@ def close(got: np.ndarray, want: np.ndarray) -> None:
 every_type = pytest.mark.parametrize("letter", "sdcz")
 
 
+@pytest.mark.sampled(5)
 @every_type
 @pytest.mark.parametrize("uplo", "LU")
 def test_potrf_factorises_the_triangle_that_it_reads(letter: str, uplo: str) -> None:
@@ -244,6 +245,7 @@ def test_gehrd_gives_a_hessenberg_matrix_and_reflectors(letter: str) -> None:
     assert not info.any()
 
 
+@pytest.mark.sampled(4)
 @every_type
 @pytest.mark.parametrize("uplo", "LU")
 def test_sytrd_keeps_the_eigenvalues(letter: str, uplo: str) -> None:
@@ -269,6 +271,7 @@ def tridiagonal(lower: np.ndarray, d: np.ndarray, upper: np.ndarray) -> np.ndarr
     return a
 
 
+@pytest.mark.sampled(6)
 @every_type
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_gtsv_solves_tridiagonal_systems(letter: str, n: int) -> None:

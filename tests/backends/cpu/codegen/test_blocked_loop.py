@@ -56,6 +56,7 @@ def test_a_loop_on_elements_is_blocked() -> None:
     check_results(text)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("iterations", [0, 1, 7])
 @pytest.mark.parametrize("size", [16_384, 16_640, 20_001, 70_000])
 def test_all_blocks_and_the_counter_end_as_the_loop_says(iterations: int, size: int) -> None:

@@ -31,6 +31,7 @@ def test_every_pair_of_special_values(intrinsic: str, sign: float, dtype: type, 
             assert (got, math.copysign(1, got)) == (expected, math.copysign(1, expected))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("width", [8, 16, 64])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(("name", "sign"), [("maximum", 1.0), ("minimum", -1.0)])

@@ -69,6 +69,7 @@ def test_every_code_is_decoded_and_encoded(type: PrimitiveType, width: int) -> N
     assert np.array_equal(again.view(np.uint32), inside)
 
 
+@pytest.mark.sampled(9)
 @each_type
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rounding_is_that_of_ml_dtypes(type: PrimitiveType, width: int) -> None:

@@ -37,6 +37,7 @@ def scaled(a: float, c: float, size: int, element: str) -> str:
         ROOT r = {element}[{size}] multiply(sum, cs)""")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("dtype", "element"), [(np.float32, "f32"), (np.float64, "f64")])
 @pytest.mark.parametrize(("a", "c"), CONSTANTS + OTHERS)
 def test_bits_are_those_of_two_operations(a: float, c: float, dtype: Any, element: str) -> None:

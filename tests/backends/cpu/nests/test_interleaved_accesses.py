@@ -46,6 +46,7 @@ def _integers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray
     return np.random.default_rng(sum(size)).integers(-below, below, size).astype(dtype)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_reversed_elements(type: str) -> None:
     shapes, names = [f"{type}[3,{n}]" for n in SIZES], ", ".join(f"r{k}" for k in range(len(SIZES)))
@@ -91,6 +92,7 @@ def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
     _check_transposes(type, [(size, order) for order in itertools.permutations(range(4))])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("n", SIZES)
 def test_transposes_inside_of_arithmetic(n: int) -> None:
     """Operands in both orders, one that is invariant along rows, and one that a condition guards."""
@@ -145,6 +147,7 @@ def test_reductions_of_short_rows(type: str, row: int, opcode: str, sizes: tuple
     assert all(np.array_equal(f, e) for f, e in zip(found, expected, strict=True))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("n", SIZES)
 def test_argmax_of_short_rows(n: int) -> None:
     combiner = """

@@ -31,6 +31,7 @@ ENTRY e {{
 SORT, PARAMETER = "sort(x), dimensions={1}, to_apply=less", "parameter(2)"
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("made", [SORT, PARAMETER], ids=["in place", "elsewhere"])
 @pytest.mark.parametrize("choices", ["y, nans", "nans, y", "y, x", "x, y"])
 @pytest.mark.parametrize("condition", [False, True])

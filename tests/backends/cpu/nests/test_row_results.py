@@ -29,6 +29,7 @@ def program(lines: str, columns: int) -> str:
         ROOT r = ({types}) tuple({", ".join(results)})""")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("columns", [32, 70, 1000])
 @pytest.mark.parametrize("lines", [SUM, f"{BESIDE}\n{SUM}", f"{SUM}\n{BESIDE}", LARGEST, NARROW])
 def test_rows_and_their_sums(lines: str, columns: int) -> None:

@@ -44,6 +44,7 @@ def test_broadcasts(sizes: list[int], result: list[int], dimensions: list[int]) 
     check_broadcast(sizes, result, dimensions)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types_of_broadcasts(type: str) -> None:
     """BROADCASTINDIM-2."""
@@ -82,6 +83,7 @@ def test_transpositions(sizes: list[int], permutation: list[int]) -> None:
     check_transpose(sizes, permutation)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types_of_transpositions(type: str) -> None:
     """TRANSPOSE-1."""

@@ -47,6 +47,7 @@ def test_arrays_are_joined_in_their_order(sizes: list[list[int]], dimension: int
     check_concatenate(sizes, dimension)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types(type: str) -> None:
     """CONCATENATE-1."""

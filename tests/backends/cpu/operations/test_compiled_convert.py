@@ -95,6 +95,7 @@ def test_complex_elements() -> None:
     same(converted(z.real.copy(), "c128"), z.real.astype(np.complex128))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("sizes", [[0], [2, 0], [], [1, 1], [3, 21]])
 @pytest.mark.parametrize(("source", "target"), [("s8", "f32"), ("f32", "bf16"), ("u4", "s64"), ("f8e4m3fn", "f16")])
 def test_between_element_wise_operations(source: str, target: str, sizes: list[int]) -> None:

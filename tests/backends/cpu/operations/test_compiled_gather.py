@@ -78,6 +78,7 @@ def test_batching_dimensions() -> None:
     check_gather(values([3, 11]), np.array([[1], [5], [9]]), Dims([1], [], [1], 1, [0], [0]), [1, 2])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types(type: str) -> None:
     """GATHER-1."""

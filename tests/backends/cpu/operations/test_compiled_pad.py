@@ -66,6 +66,7 @@ def test_empty_operands_give_padding_alone(sizes: list[int], paddings: Paddings)
     check_pad(sizes, paddings)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types(type: str) -> None:
     """PAD-1."""

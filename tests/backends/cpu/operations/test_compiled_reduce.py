@@ -103,6 +103,7 @@ ENTRY e {{ x = f32[4,40] parameter(0)
     same(compiled(text, x)[0], np.array([12, np.nan, np.nan, np.nan], np.float32))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("type", "function", "init"),
     [

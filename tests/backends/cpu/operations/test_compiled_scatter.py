@@ -76,6 +76,7 @@ def test_empty_arrays_and_sizes_of_one(sizes: list[int], indices: Any) -> None:
     check_rows(sizes, indices, "add(a, b)")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types(type: str) -> None:
     """SCATTER-1."""

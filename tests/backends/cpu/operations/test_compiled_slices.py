@@ -140,6 +140,7 @@ def test_starts_outside_are_clamped(starts: list[Array]) -> None:
     check_dynamic([5, 9], [2, 4], starts)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types_of_dynamic_slices(type: str) -> None:
     """DYNAMICSLICE-1 and DYNAMICUPDATESLICE-1."""

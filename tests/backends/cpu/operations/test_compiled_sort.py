@@ -29,6 +29,7 @@ def sorted_along(x: Array, dimension: int, descending: bool) -> Array:
     return out
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("sizes", "dimension"), [([50], 0), ([4, 30], 1), ([30, 4], 0), ([2, 9, 3], 1), ([1, 5], 0), ([0], 0), ([0, 3], 1)]
 )
@@ -43,6 +44,7 @@ def test_dimensions(sizes: list[int], dimension: int, direction: str) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", ["s8", "u64", "bf16", "f8e4m3fn", "pred", "f64", "s4"])
 def test_element_types(type: str) -> None:
     """SORT-1."""

@@ -63,6 +63,7 @@ def test_all_reduce(type: str) -> None:
     check(module("SHAPE all-reduce(y), to_apply=c", type, (5, 70), combiner), drawn(type, (5, 70)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("sizes", [(1,), (0, 4), (4001,)], ids=str)
 def test_all_reduce_in_groups(groups: str, sizes: tuple[int, ...]) -> None:

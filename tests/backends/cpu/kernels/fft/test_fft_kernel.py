@@ -112,6 +112,7 @@ def test_empty_transforms_give_what_the_interpreter_gives() -> None:
     assert hl.compile(text)(np.zeros((0, 8), np.complex64)).shape == (0, 8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [15, 16])
 def test_sequences_do_not_change_each_other(n: int, kind: str) -> None:

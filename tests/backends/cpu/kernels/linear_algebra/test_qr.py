@@ -93,6 +93,7 @@ def test_a_nan_stays_in_its_column_and_those_after_it() -> None:
     assert np.isnan(tau[45:-1]).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize(("m", "n", "count"), [(97, 65, 65), (80, 80, 35), (64, 64, 1)])
 def test_reflections_multiplied(letter: str, m: int, n: int, count: int) -> None:

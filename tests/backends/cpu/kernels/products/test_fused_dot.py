@@ -144,6 +144,7 @@ def is_fused(text: str) -> bool:
     return isinstance(root, Fusion) and isinstance(root.calls.root.op, Dot)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("scales", SCALES)
 def test_weights_of_bytes(scales: str, transposed: bool) -> None:
@@ -153,6 +154,7 @@ def test_weights_of_bytes(scales: str, transposed: bool) -> None:
     check(case, "interpreter")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("rows", "k"), [(3, 515), (8, 531), (12, 531), (37, 531)])
 def test_zero_points_and_odd_ends(rows: int, k: int, transposed: bool) -> None:
@@ -220,6 +222,7 @@ def test_what_groups_share_is_computed_before_the_loop_over_their_elements(float
     assert not re.search(r"[us]itofp i8 |mul i64 %\w+, 4096\b", body)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("weights", ["s8", "u4"])
 @pytest.mark.parametrize("rows", [1, 8, 40])
 def test_weights_of_bf16_are_computed_unless_many_rows_multiply_words(rows: int, weights: str) -> None:
@@ -272,6 +275,7 @@ def test_scaled_codes_are_looked_up_once(rows: int) -> None:
     assert not re.search(r"vperm(ps|d)\s.*\{1to16\}", text)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("weights", FLOATS)
 def test_every_code_of_floats(weights: str, transposed: bool) -> None:

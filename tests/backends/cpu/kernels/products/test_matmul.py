@@ -231,6 +231,7 @@ def test_few_vectors_of_floats_and_a_large_matrix(types: str, sizes: tuple[int, 
     check(spec_of(*sizes, types, orders), vector_bytes=32)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bij bji jbi", "bji bij bji"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1100, 333), (3, 130, 7, 64)])
 @pytest.mark.parametrize("types", ["s8 s8 s32", *(pytest.param(t, marks=pytest.mark.long) for t in WORDS)])
@@ -239,6 +240,7 @@ def test_few_vectors_of_words(vector_bytes: int, types: str, sizes: tuple[int, i
     check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["ibj", "jbi"])
 @pytest.mark.parametrize("sizes", [(6, 77, 1, 300), (5, 70, 2, 2061)])
 @pytest.mark.parametrize("types", ["f32 f32 f32", "s8 s8 s32"])

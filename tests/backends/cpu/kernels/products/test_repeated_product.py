@@ -46,6 +46,7 @@ def test_unusual_factors(scales: str, rows: int, transposed: bool) -> None:
     _agree(case, x, w, s)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("value", UNUSUAL)
 @pytest.mark.parametrize(("rows", "k"), [(1, 512), (3, 512), (8, 512), (8, 128)])
 def test_unusual_rows(rows: int, k: int, value: float) -> None:

@@ -103,6 +103,7 @@ def test_sums_of_terms_below_the_smallest_number_are_exact(type: str, is_operand
     np.testing.assert_array_equal(found, k / 4 * smallest)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("special", ["huge", "infinity", "nan"])
 def test_operands_that_would_overflow_stay(special: str, type: str) -> None:

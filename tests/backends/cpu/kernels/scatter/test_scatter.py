@@ -178,6 +178,7 @@ def test_empty_arrays(shape: tuple[int, ...]) -> None:
     check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("combiner", ["maximum(a0, b0)", "minimum(b0, a0)", "maximum(b0, b0)"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int8, np.uint32, np.bool_])
 def test_extrema_of_many(dtype: type, combiner: str) -> None:
