@@ -31,20 +31,35 @@ def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
 def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
     """Emits the extremum of the lanes of a vector, or NaN if there is one; None if LLVM's intrinsic is as good.
 
-    Without AVX-512 each of log2(width) steps would have to propagate NaN.
+    On x86 each of its log2(width) steps would have to propagate NaN, and without AVX-512 to order zeros: so lanes are
+    compared by VRANGE, or as integers of the same order.
     """
-    if not has_avx512(lanes.type) or lanes.type.bits * lanes.type.width < 256:
+    least, has_range = 128 // lanes.type.bits, has_avx512(lanes.type)
+    if processor().architecture != "x86_64" or lanes.type.bits < 32 or lanes.type.width < least * (1 + has_range):
         return None
-    first, second = _halves(b, lanes)
-    unordered = b.compare("uno", first, second)
-    is_nan = b.any_lane(unordered)
-    operand, least = _range_operand(intrinsic), 128 // lanes.type.bits
-    while lanes.type.width > least:
-        lanes = emit_avx512(b, "range", *_halves(b, lanes), immediates=[operand])
+    is_nan = b.any_lane(b.compare("uno", *(_halves(b, lanes) if lanes.type.width > least else (lanes, lanes))))
+
+    def extremum(x: Value, y: Value) -> Value:
+        if has_range:
+            return emit_avx512(b, "range", x, y, immediates=[_range_operand(intrinsic)])
+        return b.intrinsic("smax" if intrinsic == "maximum" else "smin", x, y)
+
+    values = lanes if has_range else _of_same_order(b, b.bitcast(lanes, lanes.type.integer))
+    while values.type.width > least:
+        values = extremum(*_halves(b, values))
     for distance in (2, 1) if least == 4 else (1,):
-        swapped = b.shuffle(lanes, None, [lane ^ distance for lane in range(least)])
-        lanes = emit_avx512(b, "range", lanes, swapped, immediates=[operand])
-    return b.select(is_nan, constant(lanes.type.scalar, math.nan), b.extract(lanes, 0))
+        values = extremum(values, b.shuffle(values, None, [lane ^ distance for lane in range(least)]))
+    value = b.extract(values, 0)
+    if not has_range:
+        value = b.bitcast(_of_same_order(b, value), lanes.type.scalar)
+    return b.select(is_nan, constant(value.type, math.nan), value)
+
+
+def _of_same_order(b: Builder, bits: Value) -> Value:
+    """Converts the bits of floats to signed integers of the same order, and back."""
+    type = bits.type
+    sign = b.binary("ashr", bits, constant(type, type.bits - 1))
+    return b.binary("xor", bits, b.binary("lshr", sign, constant(type, 1)))
 
 
 def _halves(b: Builder, lanes: Value) -> tuple[Value, Value]:
