@@ -126,9 +126,9 @@ class ResourceExhaustedError(RunError):
     """A failure to allocate the memory or the threads that a run needs."""
 
 
-def close_names(name: str, known: Iterable[str], count: int = 3) -> str:
+def close_names(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name, with those known names that are similar: `; close are add, and`."""
-    close = difflib.get_close_matches(name, list(known), count)
+    close = difflib.get_close_matches(name, list(known))
     return f"; close are {', '.join(close)}" if close else ""
 
 

@@ -16,8 +16,6 @@ follows the name (`id:i32`). Implementations are
 - `python`: a Python handler, registered with `implements`. Some are only the slow path of a native function of the same
   name (listed in `native/api.py`);
 - nothing: the function is not implemented, and returns an error that says so.
-
-An output marked `?` was added to the interface after the first version: callers may be older.
 """
 
 from __future__ import annotations
@@ -141,7 +139,7 @@ Client_TopologyDescription get: client -> topology
 Executable_GetCompiledMemoryStats python: executable -> generated_code_size_in_bytes, argument_size_in_bytes,
     output_size_in_bytes, alias_size_in_bytes, temp_size_in_bytes, host_generated_code_size_in_bytes,
     host_argument_size_in_bytes, host_output_size_in_bytes, host_alias_size_in_bytes, host_temp_size_in_bytes,
-    peak_memory_in_bytes?
+    peak_memory_in_bytes
 Memory_Kind_Id get: memory -> kind_id:i32
 ExecuteContext_Create
 ExecuteContext_Destroy
@@ -220,7 +218,6 @@ class Field:
     offset: int
     word: str
     is_output: bool
-    is_recent: bool
 
     @property
     def size(self) -> int:
@@ -272,12 +269,11 @@ def _function(line: str) -> Function:
     offset = 16
     for text, is_output in ((inputs, False), (outputs, True)):
         for declaration in filter(None, map(str.strip, text.split(","))):
-            is_recent = declaration.endswith("?")
-            typed_name, _, word = declaration.rstrip("?").partition("=")
+            typed_name, _, word = declaration.partition("=")
             field_name, _, type_name = typed_name.partition(":")
             size = _TYPES[type_name or "word"][1]
             offset = -(-offset // size) * size
-            fields.append(Field(field_name, type_name or "word", offset, word or field_name, is_output, is_recent))
+            fields.append(Field(field_name, type_name or "word", offset, word or field_name, is_output))
             offset += size
     return Function(name, implementation, tuple(fields))
 

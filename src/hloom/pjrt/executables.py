@@ -227,7 +227,7 @@ def _memory_stats(arguments: Any) -> None:
     a.alias_size_in_bytes = sum(
         output_size(loaded.module, alias.output_index) for alias in loaded.module.input_output_alias
     )
-    if a.struct_size > type(a).peak_memory_in_bytes.offset:
+    if a.struct_size > type(a).peak_memory_in_bytes.offset:  # which older callers do not have
         a.peak_memory_in_bytes = a.argument_size_in_bytes + a.output_size_in_bytes + a.temp_size_in_bytes
 
 

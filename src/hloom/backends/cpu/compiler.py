@@ -168,7 +168,7 @@ def compile_shared(module: Module) -> None:
 @shielded
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for a single device, with a clock around each step."""
-    return _compile(module, host_target(), False, Topology.SINGLE, StepTimer())
+    return _compile(module, host_target(), donate=False, topology=Topology.SINGLE, timer=StepTimer())
 
 
 @older_objects_frozen()

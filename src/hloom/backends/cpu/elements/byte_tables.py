@@ -166,7 +166,7 @@ def _quad(lane: int) -> int:
     return lane % 4 * 4 + lane // 4
 
 
-def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int] = (0,)) -> list[Value]:
+def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int]) -> list[Value]:
     """Returns the bytes of the codes in 64 bytes (i8) in a table of 64, which has the same 16 four times: of the low
     (0) or high (1) halves of bytes. `vpermb` ignores all but 6 bits.
     """

@@ -81,9 +81,14 @@ class KernelFunction(FunctionBuilder):
         variable.set(initial)
         return variable
 
+    @property
+    def threads(self) -> tuple[Value, Value]:
+        """The thread pool of an entry, with the function that runs tasks on it."""
+        return self["pool"], self["parallel_for"]
+
     def threads_if(self, is_parallel: bool) -> tuple[Value, Value] | None:
-        """Returns the thread pool of an entry, with the function that runs tasks on it; None to run them serially."""
-        return (self["pool"], self["parallel_for"]) if is_parallel else None
+        """Returns the thread pool of an entry; None to run tasks serially."""
+        return self.threads if is_parallel else None
 
     # Memory
 
@@ -124,8 +129,6 @@ class KernelFunction(FunctionBuilder):
         """Converts a value to type `target` as stored in memory, rounding to nearest even; floats that are integers to
         a signed type.
         """
-        if target is PrimitiveType.BF16:
-            return self._to_bf16(value)
         element = memory_element(target)
         if element == value.type.element:
             return value
@@ -134,17 +137,6 @@ class KernelFunction(FunctionBuilder):
         if value.type.is_float and not type_of(element).is_float:
             return store_element(self, rounded(self, value, target), target)
         return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)
-
-    def _to_bf16(self, value: Value) -> Value:
-        word = value.type.of("i32")
-        bits = self.bitcast(value, word)
-        high = self.binary("lshr", bits, constant(word, 16))
-        odd = self.binary("and", high, constant(word, 1))
-        rounded = self.binary("add", self.binary("add", bits, constant(word, 0x7FFF)), odd)
-        quiet = self.binary("or", high, constant(word, 0x40))
-        is_nan = self.compare("uno", value, value)
-        result = self.select(is_nan, quiet, self.binary("lshr", rounded, constant(word, 16)))
-        return self.convert("trunc", result, "i16")
 
     def store_as(self, value: Value, pointer: Value, target: PrimitiveType, mask: Value | None = None) -> None:
         """Stores a value as an element of type `target`, under an optional mask."""

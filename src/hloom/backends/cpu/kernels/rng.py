@@ -48,8 +48,7 @@ class _Generator:
         f = entry_function(self.name, self.instruction)
         state = [f.load(f.at(f["operand0"], k, "i64"), I64, 8) for k in range(self.width)]
         tasks = -(-self.count // BLOCKS_PER_TASK)
-        on = f.threads_if(self.threads > 1 and tasks > 1)
-        f.run_chunks(f"{self.name}.blocks", f.pack(f["result1"], *state), tasks, on)
+        f.run_chunks(f"{self.name}.blocks", f.pack(f["result1"], *state), tasks, f.threads_if(self.threads > 1))
         for k, word in enumerate(self.next_state(f, state)):
             f.store(word, f.at(f["result0"], k, "i64"), 8)
         return code_of(self.name, [self._blocks(), f])

@@ -164,7 +164,7 @@ def exp_parts(x: Lanes, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
 
 
-def exp_of_sum(x: Lanes, low: Lanes | None = None) -> Lanes:
+def exp_of_sum(x: Lanes, low: Lanes) -> Lanes:
     """e^(x + low)."""
     if has_avx512(x.type):
         power, n, _ = _exp_of_reduced(x, low)

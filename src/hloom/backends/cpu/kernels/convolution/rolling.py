@@ -83,7 +83,7 @@ def tiles_code(
     tasks, f = target.tasks(tiles, form.work * MULTIPLY_ADD_COST), task_function(f"{name}.task")
     entry = entry_function(name, instruction, has_table=True)
     context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"], entry["table"])
-    entry.run_chunks(f"{name}.task", context, tasks, entry.threads_if(tasks > 1))
+    entry.run_chunks(f"{name}.task", context, tasks, entry.threads)
     write = writer_of(f)
     first, count = f.share(tiles, 1, tasks, f["chunk"])
     with f.each(first, f.add(first, count)) as tile:

@@ -106,7 +106,7 @@ class SequenceBlock:
         def square(j: IndexValue, at: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             bytes = self.type.real.byte_width
             for address in addresses if self.is_prefetched else ():
-                f.prefetch(f.element_at(address, f.add(at, f["apart"]), self.type), False)
+                f.prefetch(f.element_at(address, f.add(at, f["apart"]), self.type))
             rows = [f.load(f.element_at(address, at, self.type), self.fft.vector, bytes) for address in addresses]
             columns: Iterable[Element] = transpose_and_split(f, rows) if self.type.is_complex else _transposed(f, rows)
             for k, column in enumerate([*columns]):

@@ -46,8 +46,7 @@ class _OneSide:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.systems", f.pack(f["operand0"], f["operand1"], f["result0"]), self.shares, on)
+        f.run_chunks(f"{self.name}.systems", f.pack(f["operand0"], f["operand1"], f["result0"]), self.shares, f.threads)
         return code_of(self.name, [self._systems(), self._block(), f])
 
     def _systems(self) -> KernelFunction:

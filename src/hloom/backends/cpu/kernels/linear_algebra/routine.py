@@ -59,8 +59,7 @@ class _Batch:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction, routines=1)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
+        f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, f.threads)
         functions = [self._matrices(), *self.transposes.functions.values(), f]
         return code_of(self.name, functions, self.shares * self.workspace_bytes, (self.call.routine,))
 

@@ -100,9 +100,8 @@ class _Spectra:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
         if self.call.count:
-            f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
+            f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, f.threads)
         functions = [self._matrices(), *jacobi_functions(self.name, self.rows, self.tolerance), f]
         if self.write is _singular:
             functions.append(completion(self.name, self.rows, self.total))

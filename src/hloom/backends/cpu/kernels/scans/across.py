@@ -31,8 +31,7 @@ class ScanAcross:
         """Returns the code of the scan."""
         f = entry_function(self.name, self.scan.instruction)
         tasks = self.scan.outer * self.tiles
-        on = f.threads_if(self.threads > 1 and tasks > 1)
-        f.run_chunks(f"{self.name}.tile", f.pack(*f.parameters), tasks, on)
+        f.run_chunks(f"{self.name}.tile", f.pack(*f.parameters), tasks, f.threads_if(self.threads > 1))
         return code_of(self.name, [_Tile(self).function(), f])
 
 

@@ -36,8 +36,7 @@ class ScanAlong:
     def code(self) -> KernelCode:
         """Returns the code of the scan."""
         f = entry_function(self.name, self.scan.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, f.threads)
         functions = [self._rows(), f]
         if self.splits_rows:
             functions += [self._totals(), self._results()]

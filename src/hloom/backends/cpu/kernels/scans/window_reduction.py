@@ -94,7 +94,7 @@ class WindowReduction:
                 offset += sum(sizes)
             step = max(1, ELEMENTS_PER_TASK // axis.inner)
             blocks = -(-axis.count // step)
-            on = f.threads_if(self.threads > 1 and axis.outer * blocks > 1)
+            on = f.threads_if(self.threads > 1)
             task = f"{self.name}.axis{index}"
             f.run_chunks(task, f.pack(*source, *target, *initial), axis.outer * blocks, on)
             functions.append(_AxisTask(self, task, axis, step, blocks, is_last).function())

@@ -46,8 +46,7 @@ class _SelectAndScatter:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.slabs", f.pack(*f.parameters), self.shares, on)
+        f.run_chunks(f"{self.name}.slabs", f.pack(*f.parameters), self.shares, f.threads)
         return code_of(self.name, [self._slabs(), f])
 
     def _slabs(self) -> KernelFunction:

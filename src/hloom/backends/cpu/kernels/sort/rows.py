@@ -67,8 +67,7 @@ class SortRows:
 
     def _entry(self) -> KernelFunction:
         f = entry_function(self.name, self.instruction)
-        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares,
-                     f.threads_if(self.shares > 1))  # fmt: skip
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, f.threads)
         return f
 
     def _rows(self) -> KernelFunction:

@@ -62,8 +62,7 @@ class _Selection:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, f.threads)
         return code_of(self.name, [self._rows(), f])
 
     def _rows(self) -> KernelFunction:

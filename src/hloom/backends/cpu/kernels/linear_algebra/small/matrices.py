@@ -88,8 +88,7 @@ class _GroupLoop:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-2]), self.shares, on)
+        f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-2]), self.shares, f.threads)
         functions = [self._groups(), *self.transposes.functions.values(), f]
         return code_of(self.name, functions, self.shares * self.share_bytes)
 
@@ -167,8 +166,7 @@ class _MatrixLoop:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-3]), self.shares, on)
+        f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-3]), self.shares, f.threads)
         return code_of(self.name, [self._matrices(), f])
 
     def _matrices(self) -> KernelFunction:
