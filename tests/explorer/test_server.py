@@ -24,7 +24,7 @@ CONTENT = b"<p>page</p>"
 def server() -> Iterator[PageServer]:
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("hloom.explorer.server"), "IDLE_SECONDS", 0.3)
+        patch.setattr(importlib.import_module("hloom.explorer.server")._Handler, "timeout", 0.3)
         patch.setattr(sys, "stderr", said)
         made = PageServer(CONTENT)
         yield made
