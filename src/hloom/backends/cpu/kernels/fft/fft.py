@@ -213,7 +213,7 @@ class _Writer:
         f = self.scope.f
         work = f.at(self.scope.scratch, self.scope.reserved, "i8")
         context = f.pack(source, target, work, f.at(self.scope.table, self._factors(fft), self.element))
-        f.run_chunks(task.function.name, context, chunks, f.threads)
+        f.run_chunks(task.function.name, context, chunks, f.threads_if(chunks > 1))
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         is_even = n % 2 == 0
@@ -249,7 +249,7 @@ class _Writer:
         task = HalfSpectrum(f"{self.name}.half{len(self.functions)}", self.complex, h, self.is_inverse, chunks)
         self.functions.append(task.function())
         table = f.at(self.scope.table, self._append_table(task.table()), self.element)
-        f.run_chunks(task.name, f.pack(source, target, table), chunks, f.threads)
+        f.run_chunks(task.name, f.pack(source, target, table), chunks, f.threads_if(chunks > 1))
 
     def _reserve(self, elements: int) -> int:
         """Reserves workspace for complex elements; returns its offset in bytes."""
@@ -312,7 +312,7 @@ class _Writer:
         self.scope, outer.work = outer, max(outer.work, chunks * own.size)
         workspace = outer.f.at(outer.scratch, outer.reserved, "i8")
         context = outer.f.pack(source.first, target.first, outer.table, workspace, f.index(own.size))
-        outer.f.run_chunks(name, context, chunks, outer.f.threads)
+        outer.f.run_chunks(name, context, chunks, outer.f.threads_if(chunks > 1))
 
     def _chunks(self, parts: int, work: float) -> int:
         """Returns the number of tasks that share some work, in additions."""
@@ -352,7 +352,7 @@ class _Writer:
         f = self.scope.f
         tables = [f.at(self.scope.table, offset, self.element) for offset in (factors, twiddles)]
         context = f.pack(source, target, f.at(self.scope.scratch, self.scope.reserved, "i8"), *tables)
-        f.run_chunks(task.name, context, chunks, f.threads)
+        f.run_chunks(task.name, context, chunks, f.threads_if(chunks > 1))
 
     def _twiddles(self, p: FftPass) -> np.ndarray[Any, Any]:
         """Returns the factors of a pass beside those of its transform.
