@@ -199,6 +199,12 @@ def test_columns_of_equal_lengths_share_code_with_masks_and_prefetches() -> None
     assert len(alone) == 2
 
 
+@pytest.mark.parametrize(("columns", "are_partial"), [(200, False), (204, True)])
+def test_columns_that_fill_vectors_have_no_masks_though_they_fill_no_block(columns: int, are_partial: bool) -> None:
+    names = called(code_of((64, columns), 2, vector_bytes=32))
+    assert any("partial" in name for name in names) == are_partial
+
+
 @pytest.mark.parametrize(("sizes", "axes"), [((64, 200, 200), 3), ((4096,), 1)])
 def test_instruction_combining_shortens_no_function_that_is_left_out_of_it(sizes: Sequence[int], axes: int) -> None:
     code = code_of(sizes, axes, vector_bytes=processor().vector_bytes)

@@ -180,7 +180,7 @@ class _Writer:
         has_masks = self.target.vector_bytes == CACHE_LINE
         return replace(
             own,
-            is_masked=has_masks and not all(p.is_full for p in shared),
+            is_masked=has_masks and not all(p.has_whole_vectors for p in shared),
             is_prefetched=any(p.source.is_far for p in shared),
         )
 

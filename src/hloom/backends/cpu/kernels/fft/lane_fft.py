@@ -43,8 +43,8 @@ PADDING = 320
 class Access:
     """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
 
-    Stored elements may be multiplied by a scale. A partial access may have lanes without sequences. Elements of a
-    sequence that are far apart are prefetched. Stores may be non-temporal.
+    Stored elements may be multiplied by a scale. A partial access may have vectors of which some lanes have no
+    sequences. Elements of a sequence that are far apart are prefetched. Stores may be non-temporal.
     """
 
     type: PrimitiveType

@@ -65,6 +65,11 @@ class FftPass:
         """Whether all lanes of all blocks have sequences."""
         return self.inner % self.fft.lanes == 0
 
+    @property
+    def has_whole_vectors(self) -> bool:
+        """Whether all lanes of vectors that have sequences at all have them."""
+        return self.inner % self.fft.width == 0
+
     def scale_of(self, multiplied: Scaled) -> float:
         """Returns the number that multiplies these, so that results are scaled."""
         scaled = "factors" if self.fft.has_scale else "twiddle" if self.twiddle else "stores"
@@ -76,7 +81,7 @@ class FftPass:
             Access(
                 view.type,
                 view.inner,
-                self.is_full and not self.is_masked,
+                self.has_whole_vectors and not self.is_masked,
                 scale,
                 self.is_prefetched or view.is_far,
                 is_nontemporal and self.is_full,
