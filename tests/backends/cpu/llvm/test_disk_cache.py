@@ -204,8 +204,8 @@ def test_the_least_recently_used_files_go_first(tmp_path: Path) -> None:
 
 def test_processes_may_write_at_once(folder: Path) -> None:
     program = f"import hloom as hl, numpy as np\nprint(hl.compile({TEXT!r}, backend='cpu')(np.ones(5, 'f4')).sum())"
-    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [process.communicate()[0].strip() for process in running] == ["10.0"] * 3
+    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate()[0].strip() for process in running] == ["10.0"] * 2
     # The kernel, what calls it, and what all programs share: dispatch, interrupts, the pool of threads.
     assert len(list(folder.glob("*.o"))) == 5
     assert not list(folder.glob(".*.part"))

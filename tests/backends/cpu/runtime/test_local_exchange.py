@@ -227,7 +227,7 @@ def test_the_last_to_arrive_after_a_stop_reads_what_others_sent() -> None:
 
 
 def test_concurrent_runs_of_one_executable() -> None:
-    text = SUMS.replace("TRIPS", "300")
+    text = SUMS.replace("TRIPS", "100")
     run = native(text)
     rows = {k: [[np.full(64, k + device, np.float32)] for device in range(3)] for k in range(4)}
     wanted = {k: hl.compile(text, backend="interpreter").run_replicas(each)[0] for k, each in rows.items()}

@@ -179,9 +179,19 @@ def specs(draw: st.DrawFn) -> MatmulSpec:
     return MatmulSpec(batch, m, n, k, *map(BY_NAME.__getitem__, draw(st.sampled_from(TYPES)).split()), lhs, rhs, out)
 
 
-@settings(max_examples=150, deadline=None)
-@given(specs(), st.sampled_from([16, 32, 64]), st.sampled_from([1, 2]))
+any_product = given(specs(), st.sampled_from([16, 32, 64]), st.sampled_from([1, 2]))
+
+
+@settings(max_examples=50, deadline=None)
+@any_product
 def test_products_of_any_layout_are_numpys(spec: MatmulSpec, vector_bytes: int, threads: int) -> None:
+    check(spec, threads, vector_bytes)
+
+
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@any_product
+def test_many_products_of_any_layout_are_numpys(spec: MatmulSpec, vector_bytes: int, threads: int) -> None:
     check(spec, threads, vector_bytes)
 
 
