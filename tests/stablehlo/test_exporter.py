@@ -284,6 +284,7 @@ def test_every_opcode_may_carry_annotations(name: str, peer: XlaPeer) -> None:
         module_from_bytes(peer.from_stablehlo(text))
 
 
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("case", small_first(CASES), ids=lambda case: case.name)
 def test_programs_of_the_corpus_give_their_results(case: Path, peer: XlaPeer) -> None:
     """hloom runs what it reads, and what XLA reads, in the text that it wrote."""

@@ -14,20 +14,19 @@ from conftest import ROOT
 from hloom.errors import HloomError
 from hloom.fuzz.damage import mutate_text
 from hloom.stablehlo.importer.module import parse_stablehlo
-from hloom.text import fingerprint
 from test_corpus import STORED, check_results, load_case
 
 PROGRAMS = [case for case in STORED if (case / "module.mlir").exists()]
 CASES = int(os.environ.get("HLOOM_CASES", "6000"))
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("case", PROGRAMS, ids=lambda case: case.name)
 def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = load_case(case)
     imported = parse_stablehlo((case / "module.mlir").read_text())
     assert imported.entry.result_shape.compatible(module.entry.result_shape)
-    if fingerprint(imported) != fingerprint(module):  # whose results tests/test_corpus.py checks
-        check_results(case.name, meta, inputs, hl.compile(imported, backend="interpreter").run_replicas(inputs))
+    check_results(case.name, meta, inputs, hl.compile(imported, backend="interpreter").run_replicas(inputs))
 
 
 @pytest.mark.long

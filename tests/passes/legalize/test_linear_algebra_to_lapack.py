@@ -73,7 +73,7 @@ def test_a_matrix_with_a_nan_becomes_nan_alone() -> None:
         )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "element_type", ["f32", "c128", *(pytest.param(t, marks=pytest.mark.long) for t in ("f64", "c64"))]
 )
