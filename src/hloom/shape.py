@@ -386,8 +386,11 @@ def normalize_dimension(dimension: int, rank: int) -> int:
 
 def tiled_buffer_size(shape: Shape) -> int:
     """Returns the number of element slots in the buffer of an array, padding and incomplete tiles included."""
-    sizes = [shape.buffer_dimensions[d] for d in reversed(shape.layout.minor_to_major)] if shape.layout else []
-    for tile in shape.layout.tiles if shape.layout else ():
+    layout, widths = shape.layout, shape.buffer_dimensions
+    if layout is None or not layout.tiles:
+        return math.prod(widths)
+    sizes = [widths[d] for d in reversed(layout.minor_to_major)]
+    for tile in layout.tiles:
         sizes = tiled_dimensions(sizes, tile)
     return math.prod(sizes)
 

@@ -37,7 +37,7 @@ class Instruction(Value):
 
     def immediates(self) -> tuple[Any, ...]:
         """Returns everything that distinguishes two instructions besides their operands."""
-        return (type(self), self.text, self.type, *(getattr(self, slot) for slot in type(self).__slots__))
+        return (type(self), self.text, self.type, *[getattr(self, slot) for slot in self.__slots__])
 
 
 # Arithmetic

@@ -106,8 +106,11 @@ def _can_hold(can_apply: CanApply, type: PrimitiveType) -> bool:
 
 def _is_uniform(constant: Constant) -> bool:
     """Whether all elements of a constant have the same bits."""
-    value = np.ascontiguousarray(constant.literal.value).reshape(-1)
-    return value.size <= 1 or bool((value.view(np.uint8).reshape(value.size, -1) == value[:1].view(np.uint8)).all())
+    value = constant.literal.value
+    if value.size <= 1:
+        return True
+    elements = np.ascontiguousarray(value).reshape(value.size, -1).view(np.uint8)
+    return bool((elements == elements[0]).all())
 
 
 def lower(instruction: Instruction) -> Lowered:

@@ -165,6 +165,8 @@ class Decisions:
 
     def _can_compute(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the kernel of the user can compute the operand's elements where it reads them."""
+        if user.op.elementwise and operand.op.elementwise and operand not in self._reducing:  # as most are
+            return True
         if (
             isinstance(user.op, _READS_MEMORY)
             and user.operands[0] is operand

@@ -85,7 +85,7 @@ def _merge_instructions(computation: Computation, effectful: set[Computation]) -
     edit = Edit(computation)
     firsts = _Firsts[Instruction](lambda instruction: _instruction_key(instruction, effectful))
     for instruction in computation.instructions:
-        same = firsts.find((instruction.op.opcode, *map(id, instruction.operands)), instruction)
+        same = firsts.find((instruction.op.opcode, *instruction.operands), instruction)
         if same is not instruction:
             instruction.replace_all_uses_with(same)
             edit.remove(instruction)
@@ -102,7 +102,7 @@ def _instruction_key(instruction: Instruction, effectful: set[Computation]) -> H
         or has_effect(instruction, effectful)
     ):
         return instruction
-    return (*_key(instruction), *map(id, instruction.operands))
+    return (*_key(instruction), *instruction.operands)
 
 
 class _Firsts(Generic[T]):

@@ -121,6 +121,8 @@ def _live_elements(loop: Instruction, op: While, effectful: set[Computation]) ->
     root = op.body.root
     live = {_index(user) for value in (loop, op.condition.parameters[0]) for user in value.users}
     needed: set[Instruction] = set()
+    if len(live) == len(root.operands):
+        return live, needed
     stack = [root.operands[k] for k in live]
     stack += [i for i in op.body.instructions if has_effect(i, effectful) or has_control_edges(i)]
     while stack and len(live) < len(root.operands):

@@ -123,11 +123,8 @@ class NestState(ABC):
 
     def to_common_width(self, operands: list[Element]) -> list[Element]:
         """Splats scalar operands if another one is a vector."""
-        widths = [*map(width_of, operands)]
-        width = max(widths, default=0)
-        if not width:
-            return operands
-        return [o if own == width else self.splat(o, width) for o, own in zip(operands, widths, strict=True)]
+        widths = set(map(width_of, operands))
+        return operands if len(widths) < 2 else [self.splat(operand, max(widths)) for operand in operands]
 
     def splat(self, element: Element, width: int) -> Element:
         """A vector of `width` lanes of a scalar element; the element itself if it is a vector, or the width 0."""
