@@ -10,7 +10,7 @@ import numpy as np
 from hloom.errors import ArgumentError, RuleError
 from hloom.index import linear_indices
 from hloom.layout import Layout, PaddingValue
-from hloom.numerics import pack_narrow, unpack_narrow
+from hloom.numerics import has_infinity, pack_narrow, unpack_narrow
 from hloom.shape import TOKEN, Shape, tiled_buffer_size
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array, Token, Value
@@ -202,9 +202,8 @@ def extreme(element_type: PrimitiveType, *, highest: bool) -> Array:
         return np.asarray(highest)
     if element_type.is_integer:
         return np.asarray(element_type.limits[highest]).astype(dtype)
-    infinity = np.asarray(np.inf if highest else -np.inf, np.float32).astype(dtype)
-    if np.isinf(infinity.astype(np.float32)):
-        return infinity
+    if has_infinity(dtype):
+        return np.asarray(np.inf if highest else -np.inf, np.float32).astype(dtype)
     limits = ml_dtypes.finfo(dtype)
     return np.asarray(limits.max if highest else limits.min, dtype)
 

@@ -23,6 +23,13 @@ class Kind(enum.Enum):
     OTHER = "no array"
 
 
+INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
+FLOATS = frozenset({Kind.FLOAT})
+REALS = INTEGERS | FLOATS
+FLOATS_COMPLEX = FLOATS | {Kind.COMPLEX}
+NUMERIC = REALS | {Kind.COMPLEX}
+
+
 class PrimitiveType(enum.Enum):
     """An element type. `value` is its number in XLA's proto, `str()` its name in HLO text.
 
@@ -84,6 +91,11 @@ class PrimitiveType(enum.Enum):
     def computation_type(self) -> PrimitiveType:
         """The type in which values are computed and accumulated: f32 for narrower floats, else the type itself."""
         return PrimitiveType.F32 if self.is_float and self.bits < 32 else self
+
+    @property
+    def unsigned(self) -> PrimitiveType:
+        """The type of unsigned integers of this width, which c128 does not have."""
+        return BY_NAME[f"u{self.bits}"]
 
     @property
     def mantissa_bits(self) -> int:

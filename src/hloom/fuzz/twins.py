@@ -33,7 +33,7 @@ from hloom.passes import clone_module
 from hloom.passes.edit import Edit, callees_first_of, running_computations
 from hloom.passes.op_builder import OpBuilder, counted_loop, new_computation
 from hloom.shape import Shape
-from hloom.types import BY_NAME, Kind, PrimitiveType
+from hloom.types import REALS, Kind, PrimitiveType
 
 Rewrite = Callable[[OpBuilder, Module, Instruction, Draw], Instruction | None]
 """Builds an instruction that is equal to another one; None if it does not apply."""
@@ -188,10 +188,9 @@ def _in_a_branch(build: OpBuilder, module: Module, x: Instruction, draw: Draw) -
 
 
 def _as_bits(build: OpBuilder, module: Module, x: Instruction, draw: Draw) -> Instruction | None:
-    word = BY_NAME.get(f"u{x.shape.element_type.bits}")
-    if word is None or x.shape.element_type.kind in (Kind.PRED, Kind.COMPLEX):
+    if x.shape.element_type.kind not in REALS:
         return None
-    bits = build(BitcastConvert(), x, shape=x.shape.with_element_type(word))
+    bits = build(BitcastConvert(), x, shape=x.shape.with_element_type(x.shape.element_type.unsigned))
     return build(BitcastConvert(), bits, shape=x.shape)
 
 

@@ -15,7 +15,7 @@ from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Linear, NoWork
 from hloom.shape import Shape
-from hloom.types import BY_DTYPE
+from hloom.types import BY_DTYPE, Kind
 from hloom.values import Array
 
 
@@ -125,7 +125,7 @@ class StochasticConvert(Operation, opcode="stochastic-convert"):
 
     def check(self, result: Shape, operand: Shape, random: Shape) -> None:
         check_array(self, "CONVERT-6", operand, random, result)
-        if not operand.element_type.is_float or random.element_type.kind.name != "UNSIGNED":
+        if not operand.element_type.is_float or random.element_type.kind is not Kind.UNSIGNED:
             self.reject("CONVERT-1", f"takes floats and unsigned random bits, got {operand} and {random}")
         if operand.element_type.bits != random.element_type.bits:
             self.reject("CONVERT-1", f"needs random bits of the operand's width, got {operand} and {random}")

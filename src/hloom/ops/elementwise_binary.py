@@ -18,12 +18,9 @@ from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
 from hloom.ops.traits import Linear
 from hloom.shape import UNBOUNDED, Shape
-from hloom.types import BY_DTYPE, Kind, PrimitiveType
+from hloom.types import BY_DTYPE, FLOATS, FLOATS_COMPLEX, INTEGERS, NUMERIC, REALS, Kind, PrimitiveType
 from hloom.values import Array
 
-INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
-REALS = INTEGERS | {Kind.FLOAT}
-NUMERIC = REALS | {Kind.COMPLEX}
 BITS = INTEGERS | {Kind.PRED}
 
 
@@ -374,7 +371,7 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
     """
 
     cost = 40
-    kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
+    kinds = FLOATS_COMPLEX
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         return compute_accurately(self.function, *check_actual_sizes(lhs, rhs))
@@ -395,7 +392,7 @@ class Complex(Linear, Binary, opcode="complex", builder="complex"):
     """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1)."""
 
     see_also = ("real", "imag")
-    kinds = frozenset({Kind.FLOAT})
+    kinds = FLOATS
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         shape = super().infer(lhs, rhs)

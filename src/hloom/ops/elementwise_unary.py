@@ -16,12 +16,9 @@ from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Linear
 from hloom.shape import Shape
-from hloom.types import BY_DTYPE, Kind
+from hloom.types import BY_DTYPE, FLOATS, FLOATS_COMPLEX, INTEGERS, Kind
 from hloom.values import Array
 
-FLOATS = frozenset({Kind.FLOAT})
-FLOATS_COMPLEX = frozenset({Kind.FLOAT, Kind.COMPLEX})
-INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
 SIGNED = frozenset({Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hloom.fuzz.grammar.body import Body
-from hloom.fuzz.grammar.draw import ARRAYS, NUMERIC, Draw
+from hloom.fuzz.grammar.draw import ARRAYS, Draw
 from hloom.fuzz.grammar.proposals import grow, proposal
 from hloom.ir import Computation, Instruction
 from hloom.literal import extreme
@@ -27,10 +27,9 @@ from hloom.ops.select import Select
 from hloom.ops.sort import Sort
 from hloom.ops.structure import Tuple
 from hloom.shape import Shape, scalar
-from hloom.types import Kind, PrimitiveType
+from hloom.types import REALS, PrimitiveType
 from hloom.values import Array
 
-ORDERED = NUMERIC - {Kind.COMPLEX}
 ARG_TYPES = (PrimitiveType.S32, PrimitiveType.U8)
 COMBINERS: tuple[type[Operation], ...] = (Add, Add, Maximum, Minimum, Multiply, And, Or, Xor)
 WIDER = {
@@ -121,7 +120,7 @@ def _map(body: Body, declaration: type[Map]) -> Instruction:
 @proposal(Reduce)
 def _reduce(body: Body, declaration: type[Reduce]) -> Instruction:
     draw, first = body.draw, body.array("reduce")
-    if draw.chance(0.12) and first.shape.element_type.kind in ORDERED:
+    if draw.chance(0.12) and first.shape.element_type.kind in REALS:
         return _arg_reduce(body, first)
     operands = [first]
     if draw.chance(0.25):
@@ -218,7 +217,7 @@ def _reduce_window(body: Body, declaration: type[ReduceWindow]) -> Instruction:
 @proposal(SelectAndScatter)
 def _select_and_scatter(body: Body, declaration: type[SelectAndScatter]) -> Instruction:
     draw = body.draw
-    operand = body.array("select-and-scatter", ORDERED, fits=lambda s: s.element_count < 3000)
+    operand = body.array("select-and-scatter", REALS, fits=lambda s: s.element_count < 3000)
     element = scalar(operand.shape.element_type)
     windows = window(draw, operand.shape.dimensions, dilated=False)
     counts = [w.count(size) for w, size in zip(windows, operand.shape.dimensions, strict=True)]
@@ -234,7 +233,7 @@ def _select_and_scatter(body: Body, declaration: type[SelectAndScatter]) -> Inst
 @proposal(Sort)
 def _sort(body: Body, declaration: type[Sort]) -> Instruction:
     """A stable sort by the first operand, or by the second one where the first is equal."""
-    draw, first = body.draw, body.array("sort", ORDERED, low=1)
+    draw, first = body.draw, body.array("sort", REALS, low=1)
     operands = [first]
     for _ in range(draw.below(3)):
         operands.append(body.want(first.shape.with_element_type(draw.element_type("sort"))))
@@ -244,7 +243,7 @@ def _sort(body: Body, declaration: type[Sort]) -> Instruction:
 def sort(body: Body, operands: Sequence[Instruction], dimension: int) -> Instruction:
     """Sorts operands by the first one, or by the second one, too."""
     inner = body.child("less", [scalar(o.shape.element_type) for o in operands for _ in range(2)], scalar=True)
-    keys = [k for k, o in enumerate(operands[:2]) if o.shape.element_type.kind in ORDERED]
+    keys = [k for k, o in enumerate(operands[:2]) if o.shape.element_type.kind in REALS]
     inner.end([_comparison(inner, keys[: body.draw.between(1, len(keys))])])
     op = Sort(dimension=dimension, is_stable=True, comparator=inner.computation)
     return _opened(body, op, *operands)

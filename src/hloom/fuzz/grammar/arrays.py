@@ -6,7 +6,6 @@ from typing import Any
 
 from hloom.fuzz.grammar.attributes import draw_attributes
 from hloom.fuzz.grammar.body import Body, split_product
-from hloom.fuzz.grammar.draw import NUMERIC
 from hloom.fuzz.grammar.proposals import proposal
 from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
@@ -19,9 +18,8 @@ from hloom.ops.select import Clamp, Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.sort import TopK
 from hloom.shape import Ints, Shape, scalar
-from hloom.types import Kind, PrimitiveType
+from hloom.types import FLOATS, INTEGERS, NUMERIC, REALS, PrimitiveType
 
-INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
 INDEX_TYPES = [PrimitiveType.S32, PrimitiveType.S32, PrimitiveType.S64, PrimitiveType.U32, PrimitiveType.S8]
 STATES = {RandomAlgorithm.RNG_DEFAULT: (2, 3), RandomAlgorithm.RNG_THREE_FRY: (2,), RandomAlgorithm.RNG_PHILOX: (2, 3)}
 """Algorithms of rng-bit-generator with the numbers of u64 words of their states."""
@@ -36,7 +34,7 @@ def _select(body: Body, declaration: type[Select]) -> Instruction:
 
 @proposal(Clamp)
 def _clamp(body: Body, declaration: type[Clamp]) -> Instruction:
-    value = body.array("clamp", NUMERIC - {Kind.COMPLEX})
+    value = body.array("clamp", REALS)
     bounds = [value.shape if body.draw.chance(0.5) else scalar(value.shape.element_type) for _ in range(2)]
     return body.add(Clamp(), body.want(bounds[0]), value, body.want(bounds[1]))
 
@@ -50,9 +48,9 @@ def _convert(body: Body, declaration: type[Convert]) -> Instruction:
 
 @proposal(StochasticConvert)
 def _stochastic(body: Body, declaration: type[StochasticConvert]) -> Instruction:
-    value = body.array("stochastic-convert", {Kind.FLOAT}, fits=lambda s: s.element_type.bits >= 8)
-    word = PrimitiveType[f"U{value.shape.element_type.bits}"]
-    target = body.draw.element_type("stochastic-convert to", {Kind.FLOAT, Kind.SIGNED, Kind.UNSIGNED})
+    value = body.array("stochastic-convert", FLOATS, fits=lambda s: s.element_type.bits >= 8)
+    word = value.shape.element_type.unsigned
+    target = body.draw.element_type("stochastic-convert to", REALS)
     random = body.want(value.shape.with_element_type(word))
     return body.add(StochasticConvert(), value, random, shape=value.shape.with_element_type(target))
 
@@ -60,7 +58,7 @@ def _stochastic(body: Body, declaration: type[StochasticConvert]) -> Instruction
 @proposal(ReducePrecision)
 def _reduce_precision(body: Body, declaration: type[ReducePrecision]) -> Instruction:
     bits = {"exponent_bits": body.draw.between(1, 11), "mantissa_bits": body.draw.between(0, 24)}
-    return body.add(ReducePrecision(**bits), body.array("reduce-precision", {Kind.FLOAT}))
+    return body.add(ReducePrecision(**bits), body.array("reduce-precision", FLOATS))
 
 
 @proposal(BitcastConvert)
@@ -157,7 +155,7 @@ def _starts(body: Body, whole: Shape) -> list[Instruction]:
 
 @proposal(TopK)
 def _top_k(body: Body, declaration: type[TopK]) -> Instruction:
-    value = body.array("topk", NUMERIC - {Kind.COMPLEX}, low=1)
+    value = body.array("topk", REALS, low=1)
     k = body.draw.between(0, value.shape.dimensions[-1])
     return body.add(TopK(k=k, largest=body.draw.chance(0.7)), value)
 

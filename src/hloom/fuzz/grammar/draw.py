@@ -16,7 +16,6 @@ from hloom.types import Kind, PrimitiveType
 T = TypeVar("T")
 
 TYPES = [t for t in PrimitiveType if t.is_array]
-NUMERIC = frozenset(Kind) - {Kind.OTHER, Kind.PRED}
 ARRAYS = frozenset(Kind) - {Kind.OTHER}
 OFTEN = {PrimitiveType.F32: 4.0, PrimitiveType.S32: 3.0, PrimitiveType.F64: 2.0, PrimitiveType.BF16: 2.0}
 """Weights of element types other than 1."""

@@ -12,7 +12,6 @@ from hloom.errors import HloomError
 from hloom.fuzz.grammar.applied import combiner
 from hloom.fuzz.grammar.attributes import draw_attributes
 from hloom.fuzz.grammar.body import Body
-from hloom.fuzz.grammar.draw import NUMERIC
 from hloom.fuzz.grammar.proposals import kinds_of, proposal
 from hloom.ir import Instruction
 from hloom.literal import Literal
@@ -32,7 +31,7 @@ from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.shape import Shape, scalar
-from hloom.types import PrimitiveType
+from hloom.types import NUMERIC, PrimitiveType
 
 ELEMENTWISE: tuple[type[Operation], ...] = tuple(
     op for _, op in sorted(OPERATIONS.items()) if issubclass(op, (Unary, Binary))

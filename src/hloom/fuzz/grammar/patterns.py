@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.fuzz.grammar.applied import ORDERED, monoid, running_window, sort
+from hloom.fuzz.grammar.applied import monoid, running_window, sort
 from hloom.fuzz.grammar.body import Body
 from hloom.fuzz.grammar.control import loop
 from hloom.fuzz.grammar.draw import Draw
@@ -57,9 +57,8 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.sort import TopK
 from hloom.ops.transpose import Transpose
 from hloom.shape import Shape, scalar
-from hloom.types import Kind, PrimitiveType
+from hloom.types import FLOATS, REALS, Kind, PrimitiveType
 
-REALS = frozenset({Kind.FLOAT})
 WIDE = (PrimitiveType.F32, PrimitiveType.F32, PrimitiveType.BF16, PrimitiveType.F64, PrimitiveType.F16)
 """Element types of layers."""
 NARROW = tuple(PrimitiveType[name] for name in ("S8", "S8", "U8", "S4", "U4", "F8E4M3FN", "F8E5M2", "S2"))
@@ -76,7 +75,7 @@ def _size(draw: Draw, small: Sequence[int], large: Sequence[int]) -> int:
 
 @pattern
 def _softmax(body: Body) -> Instruction:
-    return _softmax_of(body, body.array("softmax", REALS, low=1))
+    return _softmax_of(body, body.array("softmax", FLOATS, low=1))
 
 
 def _softmax_of(body: Body, x: Instruction) -> Instruction:
@@ -108,7 +107,7 @@ def _attention(body: Body) -> Instruction:
 @pattern
 def _normalised(body: Body) -> Instruction:
     """Layer normalisation: x less its mean, times the reciprocal root of the variance."""
-    x = body.array("normalised", REALS, low=1)
+    x = body.array("normalised", FLOATS, low=1)
     dimensions = body.draw.some(range(x.shape.rank), 0.6) or (x.shape.rank - 1,)
     centred = body.add(Subtract(), x, broadcast(body, _mean(body, x, dimensions), x.shape, dimensions))
     variance = _mean(body, body.add(Multiply(), centred, centred), dimensions)
@@ -208,7 +207,7 @@ def _transposed_product(body: Body) -> Instruction:
 @pattern
 def _running(body: Body) -> Instruction:
     """A running sum, maximum or minimum, from either end."""
-    x = body.array("running", REALS | {Kind.SIGNED, Kind.UNSIGNED}, low=1)
+    x = body.array("running", REALS, low=1)
     combined = monoid(body, body.draw.pick((Add, Add, Maximum, Minimum)), x.shape.element_type)
     window = running_window(x.shape.dimensions, body.draw.below(x.shape.rank), body.draw.chance(0.3))
     op = ReduceWindow(window=window, computation=combined.computation)
@@ -218,7 +217,7 @@ def _running(body: Body) -> Instruction:
 @pattern
 def _stencil(body: Body) -> Instruction:
     """Neighbours of each element, of an array that is rolled, combined."""
-    draw, x = body.draw, body.array("stencil", REALS | {Kind.SIGNED}, low=1)
+    draw, x = body.draw, body.array("stencil", FLOATS | {Kind.SIGNED}, low=1)
     value = x
     for _ in range(draw.between(1, 4)):
         value = body.add(draw.pick((Add, Multiply, Maximum))(), value, shifted(body, x, draw.below(x.shape.rank)))
@@ -229,7 +228,7 @@ def _stencil(body: Body) -> Instruction:
 def _long_rows(body: Body) -> Instruction:
     """A sort, a running sum, a sum or the largest elements of long rows."""
     draw, rows = body.draw, body.draw.pick((1, 1, 2, 5))
-    x = body.want(Shape.array(draw.element_type("sort", ORDERED), (rows, draw.pick((70, 300, 700, 4099)))))
+    x = body.want(Shape.array(draw.element_type("sort", REALS), (rows, draw.pick((70, 300, 700, 4099)))))
     if draw.chance(0.5):
         return sort(body, [x, *(index_along(body, x.shape, 1) for _ in range(draw.below(2)))], 1)
     if draw.chance(0.5):

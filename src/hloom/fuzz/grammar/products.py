@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.fuzz.grammar.body import Body
-from hloom.fuzz.grammar.draw import NUMERIC, Draw
+from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.grammar.proposals import proposal
 from hloom.ir import Instruction
 from hloom.ops.attributes import ConvolutionDimensionNumbers, FftType, Precision, Transpose, WindowDimension
@@ -16,10 +16,9 @@ from hloom.ops.fft import Fft
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
 from hloom.shape import Shape
-from hloom.types import Kind, PrimitiveType
+from hloom.types import FLOATS, FLOATS_COMPLEX, NUMERIC, PrimitiveType
 from hloom.values import Array
 
-FIELDS = frozenset({Kind.FLOAT, Kind.COMPLEX})
 PRECISIONS: tuple[tuple[Precision, ...], ...] = ((), (), (Precision.HIGHEST, Precision.HIGHEST))
 
 
@@ -75,7 +74,7 @@ def _array(sizes: list[int]) -> Array:
 def _scaled_dot(body: Body, declaration: type[ScaledDot]) -> Instruction:
     draw = body.draw
     rows, blocks, block, columns = (draw.between(1, 4) for _ in range(4))
-    element_type = draw.element_type("scaled-dot", {Kind.FLOAT})
+    element_type = draw.element_type("scaled-dot", FLOATS)
     scale_type = draw.pick((PrimitiveType.F8E8M0FNU, element_type))
     lhs = body.want(Shape.array(element_type, (rows, blocks * block)))
     rhs = body.want(Shape.array(element_type, (columns, blocks * block)))
@@ -161,7 +160,7 @@ def _fft(body: Body, declaration: type[Fft]) -> Instruction:
 def _cholesky(body: Body, declaration: type[Cholesky]) -> Instruction:
     """A factorisation of x x^H + c, so that there are results."""
     draw, size = body.draw, body.draw.between(1, 5)
-    element_type = draw.element_type("cholesky", FIELDS)
+    element_type = draw.element_type("cholesky", FLOATS_COMPLEX)
     x = body.want(Shape.array(element_type, (*draw.sizes()[:1], size, size)))
     return body.add(Cholesky(lower=draw.chance(0.5)), x)
 
@@ -169,7 +168,8 @@ def _cholesky(body: Body, declaration: type[Cholesky]) -> Instruction:
 @proposal(TriangularSolve)
 def _triangular_solve(body: Body, declaration: type[TriangularSolve]) -> Instruction:
     draw, size, count = body.draw, body.draw.between(1, 5), body.draw.between(1, 4)
-    element_type, batch, left = draw.element_type("triangular-solve", FIELDS), draw.sizes()[:1], draw.chance(0.5)
+    element_type = draw.element_type("triangular-solve", FLOATS_COMPLEX)
+    batch, left = draw.sizes()[:1], draw.chance(0.5)
     a = body.want(Shape.array(element_type, (*batch, size, size)))
     b = body.want(Shape.array(element_type, (*batch, size, count) if left else (*batch, count, size)))
     flags = {"lower": draw.chance(0.5), "unit_diagonal": draw.chance(0.4), "transpose_a": draw.pick([*Transpose])}
@@ -178,7 +178,7 @@ def _triangular_solve(body: Body, declaration: type[TriangularSolve]) -> Instruc
 
 @proposal(BatchNormTraining, BatchNormInference, BatchNormGrad)
 def _batch_norm(body: Body, declaration: type[Operation]) -> Instruction:
-    operand = body.array(declaration.opcode, {Kind.FLOAT}, low=1)
+    operand = body.array(declaration.opcode, FLOATS, low=1)
     feature = body.draw.below(operand.shape.rank)
     vector = Shape.array(operand.shape.element_type, (operand.shape.dimensions[feature],))
     others = [body.want(operand.shape if name == "grad_output" else vector) for name in [*declaration.operands][1:]]

@@ -28,7 +28,6 @@ from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.blocking.tiling import Tiling
 from hloom.passes.edit import Edit
-from hloom.passes.legalize.bits import UNSIGNED
 from hloom.passes.op_builder import OpBuilder, below, loop, reduced
 from hloom.shape import Shape
 from hloom.system.records import record
@@ -217,7 +216,7 @@ class _Online:
     def _is_finite(self, build: OpBuilder, values: Instruction) -> Instruction:
         """Emits whether the exponents of all elements are below the largest one."""
         element_type = values.shape.element_type
-        word = UNSIGNED[element_type.bits]
+        word = element_type.unsigned
         infinity = int(np.array(np.inf, element_type.dtype).view(word.dtype))
         bits = build(BitcastConvert(), values, shape=values.shape.with_element_type(word))
         exponents = build(And(), bits, build.broadcast(build.constant(infinity, word), bits.shape))

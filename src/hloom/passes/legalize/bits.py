@@ -20,9 +20,6 @@ from hloom.shape import Shape
 from hloom.system.records import record
 from hloom.types import PrimitiveType
 
-UNSIGNED = {t.bits: t for t in PrimitiveType if t.is_integer and not t.is_signed}
-"""The unsigned type of each width in bits."""
-
 
 @record
 class BitsExpander:
@@ -126,23 +123,23 @@ def _convert(op: BitcastConvert, build: OpBuilder, old: Instruction, module: Mod
     from_, to = operand.shape.element_type, old.shape.element_type
     if from_.bits == to.bits or min(from_.bits, to.bits) >= 8:
         return None
-    word = UNSIGNED[max(from_.bits, to.bits, 8)]
+    word = max(from_, to, PrimitiveType.U8, key=lambda type: type.bits).unsigned
     bits = build.convert(_as_unsigned(build, operand), word)
     if from_.bits > to.bits:
         wide = Shape.array(word, old.shape.dimensions)
         repeated = build.broadcast(bits, wide, tuple(range(bits.shape.rank)))
         shifted = build(ShiftRightLogical(), repeated, _shift_amounts(build, wide, to))
         mask = build.broadcast(build.constant((1 << to.bits) - 1, word), wide)
-        parts = build.convert(build(And(), shifted, mask), UNSIGNED[to.bits])
+        parts = build.convert(build(And(), shifted, mask), to.unsigned)
     else:
         shifted = build(ShiftLeft(), bits, _shift_amounts(build, bits.shape, from_))
         gathered = reduced(build, module, Or(), shifted, 0, (bits.shape.rank - 1,))
-        parts = build.convert(gathered, UNSIGNED[to.bits])
-    return parts if to is UNSIGNED[to.bits] else build(BitcastConvert(), parts, shape=old.shape)
+        parts = build.convert(gathered, to.unsigned)
+    return parts if to is to.unsigned else build(BitcastConvert(), parts, shape=old.shape)
 
 
 def _as_unsigned(build: OpBuilder, value: Instruction) -> Instruction:
-    unsigned = UNSIGNED[value.shape.element_type.bits]
+    unsigned = value.shape.element_type.unsigned
     if value.shape.element_type is unsigned:
         return value
     return build(BitcastConvert(), value, shape=value.shape.with_element_type(unsigned).without_layout())
@@ -190,7 +187,7 @@ def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: 
     drop = from_.mantissa_bits - to.mantissa_bits
     if drop <= 0:
         return build.convert(operand, to)
-    word = UNSIGNED[from_.bits]
+    word = from_.unsigned
 
     def splat(number: int) -> Instruction:
         return build.broadcast(build.constant(number, word), operand.shape)

@@ -17,6 +17,7 @@ from hloom.affine import Expression
 from hloom.lir import Builder, Value, constant
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Constant, Where
+from hloom.numerics import has_infinity
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, Multiply, Subtract
 from hloom.ops.kinds import INT
@@ -203,5 +204,5 @@ def _is_small(number: Expression) -> bool:
 def _has_small_values(type: Any) -> bool:
     """Whether the numbers of a narrow float type are small; infinity is not."""
     limits = ml_dtypes.finfo(type)
-    is_finite = not np.isinf(np.asarray(np.inf, np.float32).astype(type).astype(np.float32))
-    return is_finite and float(limits.smallest_subnormal) >= _MIN_NUMBER and float(limits.max) <= _MAX_NUMBER
+    are_small = float(limits.smallest_subnormal) >= _MIN_NUMBER and float(limits.max) <= _MAX_NUMBER
+    return are_small and not has_infinity(type)

@@ -27,7 +27,7 @@ from hloom.ops.elementwise_unary import Abs, Negate
 from hloom.ops.select import Select
 from hloom.passes.pattern import splat_source
 from hloom.passes.rewrite import Match, Rule
-from hloom.types import PrimitiveType
+from hloom.types import Kind, PrimitiveType
 from hloom.values import Array
 
 _MONOIDS = [cls.opcode for cls in Monoid.__subclasses__()]
@@ -82,7 +82,7 @@ def _is_extreme(*, highest: bool) -> Any:
 def _is_power_of_two(m: Match) -> bool:
     """Whether $c is a power of two of an unsigned type."""
     c = m.value("c")
-    return m.element_type.kind.name == "UNSIGNED" and m.element_type.bits >= 8 and int(c).bit_count() == 1
+    return m.element_type.kind is Kind.UNSIGNED and m.element_type.bits >= 8 and int(c).bit_count() == 1
 
 
 def _has_exact_reciprocal(m: Match) -> bool:
@@ -125,7 +125,7 @@ def _can_invert(m: Match) -> bool:
 
 def _unsigned_below_zero(m: Match) -> bool:
     element_type = m.x.shape.element_type
-    unsigned = element_type.kind.name == "UNSIGNED"
+    unsigned = element_type.kind is Kind.UNSIGNED
     return unsigned and m.op.direction in (_LT, _GE) and bool(widen(m.value("c")) == 0)
 
 

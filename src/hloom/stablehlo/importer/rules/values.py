@@ -99,7 +99,7 @@ def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Converts random bits to floats of the same width: HLO's random bits are integers (RNGBITGENERATOR-8)."""
     state, data = (shape_of(type_) for type_ in operation.result_types)
     kind = data.element_type
-    bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
+    bits = data if not kind.is_float else data.with_element_type(kind.unsigned)
     row = BY_NAME["rng_bit_generator"]
     op = row.declaration(**row.fields(operation.attributes, ()))
     result = body._add(op, operands, Shape.tuple_of([state, bits]))

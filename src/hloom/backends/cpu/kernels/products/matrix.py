@@ -8,7 +8,7 @@ from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 from hloom.system.records import record
-from hloom.types import BY_NAME, PrimitiveType
+from hloom.types import PrimitiveType
 
 Steps = TypeVar("Steps", bound=IndexValue)
 
@@ -137,7 +137,7 @@ class Matrix:
 
     def _load_type(self, words: Words) -> PrimitiveType:
         """Returns the type as which elements are loaded: unsigned if they are as wide as in the word."""
-        return BY_NAME[f"u{words.bits}"] if self.type.bits == words.bits else self.type
+        return self.type.unsigned if self.type.bits == words.bits else self.type
 
     def finished(self, f: KernelFunction, word: Value, type: Type) -> Value:
         """Returns words of elements as they are in memory as those that instructions multiply."""
