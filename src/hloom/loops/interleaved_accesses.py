@@ -12,16 +12,12 @@ constant access one record: as in LLVM's interleaved access groups, they become 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Generic, TypeVar
 
-from hloom.affine import Expression, Index, Variable
-from hloom.loops.expression_space import ExpressionSpace
-from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult
+from hloom.affine import Index, Variable
+from hloom.loops.expressions import Load, Reduction
 from hloom.loops.lanes import native_lanes
 from hloom.loops.nest import Nest, Store, loads_of
-from hloom.loops.transformations import substitute
-from hloom.ops.convert import Convert
 from hloom.system.records import record
 from hloom.target import min_masked_bits
 
@@ -134,61 +130,6 @@ def _is_transposed(index: Index, loop: Variable, vector: Variable) -> bool:
 def _is_interleaved(index: Index, vector: Variable, loop: Variable) -> bool:
     """Whether a loop runs over the elements of records that do not overlap, one for each lane of the vector loop."""
     return _is_transposed(index, loop, vector) and index.coefficient(vector) >= loop.extent
-
-
-# Unrolling
-
-
-def unroll(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> Nest:
-    """Unrolls loops of the nest, to a store for each iteration, and loops of reductions, to trees of expressions."""
-    while (
-        reduction := next(
-            (reduction for reduction in nest.reductions if not set(reduction.over).isdisjoint(loops)), None
-        )
-    ) is not None:
-        nest = _unroll_reduction(nest, space, reduction)
-    for loop in [loop for loop in nest.loops if loop in loops]:
-        copies = [substitute(nest, space, {loop: space.indices.constant(k)}) for k in range(loop.extent)]
-        stores = tuple(store for copy in copies for store in copy.stores)
-        nest = replace(nest, loops=tuple(v for v in nest.loops if v is not loop), stores=stores)
-    return nest
-
-
-def _unroll_reduction(nest: Nest, space: ExpressionSpace, reduction: Reduction) -> Nest:
-    """Replaces the results of a reduction by expressions of its values."""
-    results = [e for e in nest.expressions if isinstance(e, ReductionResult) and e.reduction is reduction]
-    unrolled = _unrolled_results(space, reduction)
-    values = space.replace(nest.values, {id(e): unrolled[e.position] for e in results})
-    return replace(nest, stores=tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True)))
-
-
-def _unrolled_results(space: ExpressionSpace, reduction: Reduction) -> list[Expression]:
-    """The results of a reduction over one loop as expressions of its values in all iterations."""
-    (loop,) = reduction.over
-    iterations = [{loop: space.indices.constant(k)} for k in range(loop.extent)]
-    values = [space.substitute(reduction.values, counter, in_reductions=False) for counter in iterations]
-    if reduction.monoid:
-        return [_reduction_tree(space, reduction, [value for (value,) in values])]
-    accumulators = list(reduction.initial)
-    for new in values:
-        arguments = {id(space.argument(e.type, n)): e for n, e in enumerate([*accumulators, *new])}
-        accumulators = space.replace(reduction.combine, arguments)
-    return accumulators
-
-
-def _reduction_tree(space: ExpressionSpace, reduction: Reduction, values: list[Expression]) -> Expression:
-    """The balanced tree of a reorderable combiner; narrow floats are combined in f32 and rounded once."""
-    (combiner,), (initial,) = reduction.combine, reduction.initial
-    assert isinstance(combiner, Apply)
-    result_type, type = combiner.type, combiner.type.computation_type
-    if type is not result_type:
-        values = [space.apply(Convert(), type, value) for value in values]
-        initial = space.apply(Convert(), type, initial)
-    while len(values) > 1:
-        pairs = [space.apply(combiner.op, type, a, b) for a, b in zip(values[::2], values[1::2])]
-        values = pairs + values[len(values) // 2 * 2 :]
-    total = space.apply(combiner.op, type, initial, values[0])
-    return total if type is result_type else space.apply(Convert(), result_type, total)
 
 
 # Access groups

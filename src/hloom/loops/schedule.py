@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
-from hloom.affine import Expression, Index, Variable
-from hloom.loops.expression_space import ExpressionSpace
-from hloom.loops.expressions import Apply, InRange, Reduction, ReductionResult, is_function_call, walk
+from hloom.affine import Expression, Variable
+from hloom.loops.expressions import ReductionResult, is_function_call, walk
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,
@@ -17,27 +16,24 @@ from hloom.loops.interleaved_accesses import (
     is_transposable,
     max_record_length,
     needs_transposition,
-    unroll,
 )
 from hloom.loops.lanes import emulates_masks, fitting_lanes, native_lanes, stride_score
 from hloom.loops.locality import strip_mine, strip_mine_tiles
 from hloom.loops.nest import (
-    BufferType,
     Kernel,
     Nest,
     Schedule,
-    Store,
     expression_cost,
     loads_of,
-    reductions_of,
 )
 from hloom.loops.split_reduction import split_reductions
-from hloom.loops.transformations import collapse, collapse_reductions, split_at_divisors, split_loop
+from hloom.loops.staging import stage
+from hloom.loops.transformations import collapse, collapse_reductions, split_at_divisors
+from hloom.loops.unrolling import pair_rows, unroll, unroll_choices, unroll_short_loops
 from hloom.target import (
     CACHE_LINE,
     L2_BYTES,
     MAX_CACHED_COLUMN,
-    MAX_CACHED_ROW,
     MAX_UNROLLED_REDUCTION,
     MIN_PARALLEL_WORK,
     MIN_TASK_WORK,
@@ -56,8 +52,6 @@ from hloom.target import (
 
 CHUNKS_PER_THREAD = 8
 """The largest number of chunks for each thread: they need no preparation, so more are worthwhile than for kernels."""
-MIN_STAGED_COST = 8
-"""The smallest cost of an expression that is kept rather than computed again, in additions."""
 SQUARES_PER_STEP, RUNS_PER_THREAD = 4, 2
 """Squares of a tile that are loaded together, and longer runs for each thread, at least."""
 NARROW_BYTES = 2
@@ -70,16 +64,8 @@ MIN_VECTOR_EXTENT = 8
 """The smallest extent of contiguous loops that are vectorised in preference to interleaved accesses."""
 INTERLEAVED_SCORE = 3.0
 """The score of a vector loop whose interleaved accesses are transposed in registers instead of being scattered."""
-MAX_PAIRED_ROW, MAX_PAIRED_ROW_OF_SHORT_VECTORS = 2048, 128
-"""The longest row of which two are computed side by side: for longer ones, the latencies of a row count less. Where
-vectors are shorter than a cache line, two rows leave each too few registers.
-"""
 MIN_UNROLLED_EXTENT = 1024
 """The smallest extent of a loop whose remainder counts little however long its vectors are."""
-MAX_UNROLLED_LOOP = 4
-"""The largest extent of a loop around a reduction that is unrolled."""
-MAX_ORDERED = 3
-"""The largest number of elements whose balanced tree adds them up in order."""
 
 
 def schedule(kernel: Kernel, target: Target) -> None:
@@ -89,12 +75,12 @@ def schedule(kernel: Kernel, target: Target) -> None:
         loops = [loop for loop in nest.loops if loop.extent != 1]
         nest = nest.with_loops(loops, Schedule(sum_lanes=target.sum_lanes))
         nest = split_at_divisors(collapse(nest, kernel.space), kernel.space)
-        nest = _unroll_choices(nest, kernel.space)
+        nest = unroll_choices(nest, kernel.space)
         if target.batch_invariant:
             # Collapsing and splitting reductions change the order of sums, and depend on the other loops.
-            nests.append(_unroll_short_loops(nest, kernel.space))
+            nests.append(unroll_short_loops(nest, kernel.space))
         else:
-            nest = _unroll_short_loops(collapse_reductions(nest, kernel.space), kernel.space)
+            nest = unroll_short_loops(collapse_reductions(nest, kernel.space), kernel.space)
             nests += split_reductions(kernel, nest)
     kernel.nests = [_schedule_nest(kernel, nest, target) for nest in nests]
 
@@ -104,13 +90,13 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     vector = _vector_loop(nest, target.vector_bytes)
     interleaved = interleaved_loops(nest, vector, target.vector_bytes) if vector else []
     nest = unroll(nest, kernel.space, interleaved)
-    nest, row_count = _pair_rows(nest, kernel.space, vector, target.vector_bytes)
+    nest, row_count = pair_rows(nest, kernel.space, vector, target.vector_bytes)
     tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
-    nest = _stage(kernel, nest, vector) if vector else nest
+    nest = stage(kernel, nest, vector) if vector else nest
     vector = vector if vector in nest.loops else None
     lanes = _lanes(nest, vector, tile, target.vector_bytes, row_count) if vector else 0
-    nest = _stage(kernel, nest, vector, lanes) if vector and tile is None else nest
+    nest = stage(kernel, nest, vector, lanes) if vector and tile is None else nest
     if vector and tile is None:
         nest, vector = strip_mine(nest, kernel.space, vector, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < target.threads * TILES_PER_THREAD * lanes:
@@ -287,159 +273,6 @@ def _unrolling(nest: Nest, vector: Variable, work: float, vector_bytes: int) -> 
     if work >= MIN_UNROLLED_WORK and is_wide and is_contiguous and vector.extent >= MIN_UNROLLED_EXTENT:
         return UNROLLED_WORK
     return UNROLLED_CHAINS if work >= MIN_PARALLEL_WORK else UNROLLED_ELEMENTS
-
-
-# Shared work
-
-
-def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Unrolls a short innermost loop around reductions, so that the reductions share their loops and operands.
-
-    Reductions of what its copies compute as well are unrolled with it, as for a distance beside its coordinates.
-    """
-    if not nest.reductions or len(nest.loops) < 2 or nest.loops[-1].extent > MAX_UNROLLED_LOOP:
-        return nest
-    loop = nest.loops[-1]
-    repeated = [f for f in nest.reductions if _is_repeated(f, nest, space, loop)]
-    return unroll(nest, space, [*(f.over[0] for f in repeated), loop])
-
-
-def _is_repeated(reduction: Reduction, nest: Nest, space: ExpressionSpace, loop: Variable) -> bool:
-    """Whether the copies of a loop compute parts of all values of a reduction of as many elements."""
-    if len(reduction.over) != 1 or not reduction.over[0].extent == loop.extent <= MAX_ORDERED:
-        return False
-    variable = reduction.over[0]
-    beside = [f for f in nest.reductions if variable in f.over]
-    if any(len(f.over) > 1 or not f.monoid or nest.has_fixed_order(f) for f in beside):
-        return False
-    values = space.substitute(reduction.values, {variable: space.indices.of(loop)})
-    return any(isinstance(e, Apply) and loop in e.variables for e in {*walk(values)}.intersection(nest.expressions))
-
-
-def _unroll_choices(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Unrolls short reductions whose variable chooses what they read, as an operand of a concatenation: each copy has
-    one choice."""
-    short = [f for f in nest.reductions if f.monoid and len(f.over) == 1 and f.over[0].extent <= MAX_UNROLLED_LOOP]
-    chosen = [f.over[0] for f in short if not nest.has_fixed_order(f) and _chooses(f.over[0], f.values)]
-    return unroll(nest, space, chosen)
-
-
-def _chooses(variable: Variable, values: Sequence[Expression]) -> bool:
-    """Whether a condition depends on a variable alone."""
-    return any(isinstance(e, InRange) and e.variables == {variable} for e in walk(values))
-
-
-def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None, vector_bytes: int) -> tuple[Nest, int]:
-    """Unrolls a loop over rows that are reduced several times, so that each hides the latencies of the other.
-
-    Between two passes over a row there is a reduction of lanes and arithmetic on its result, which nothing overlaps.
-    That pays for elements of at most 16 bits, whose conversions take longer than reading them from memory. Returns the
-    new nest, and the number of rows in an iteration.
-    """
-    if len(nest.loops) != 2 or vector is not nest.loops[-1] or len(nest.stores) != 1:
-        return nest, 1
-    rows = nest.loops[0]
-    is_chained = any(reductions_of(reduction.values) for reduction in nest.reductions)
-    if not is_chained or any(f.variables != {rows} or not f.monoid for f in nest.reductions):
-        return nest, 1
-    longest = MAX_PAIRED_ROW if vector_bytes >= CACHE_LINE else MAX_PAIRED_ROW_OF_SHORT_VECTORS
-    if rows.extent % 2 or vector.extent > longest or any(load.type.bits > 16 for load in nest.loads):
-        return nest, 1
-    nest, _, inner = split_loop(nest, space, rows, 2, f"{rows.name}p")
-    return unroll(nest, space, [inner]), 2
-
-
-def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest:
-    """Keeps expensive values in scratch buffers if a reduction computes them and a loop uses them again.
-
-    Without `lanes`, the reductions are of rows, which the vector loop uses; otherwise of a vector of columns. If the
-    vector loop only stores such a value, the reduction stores it instead.
-    """
-    space = kernel.space
-    computed = {id(e) for e in nest.expressions}
-    staged = []
-    replaced: dict[int, Expression] = {}
-    remaining = nest.stores
-    for reduction in nest.reductions:
-        user = _user_loop(nest, reduction, vector, lanes)
-        found = None if user is None else _used_again(space, reduction, user, computed - replaced.keys())
-        if user is None or found is None:
-            continue
-        inner, (expression, counterpart) = reduction.over[0], found
-        store = _store_in_reduction(kernel, nest, reduction, counterpart)
-        if store is not None:
-            index = space.substitute_index(store.index, {user: space.indices.of(inner)})
-            staged.append((expression, store.buffer, index))
-            remaining = tuple(each for each in remaining if each is not store)
-            continue
-        buffer, size = len(kernel.buffers), inner.extent * max(lanes, 1)
-        type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
-        kernel.buffers.append(BufferType(type, size, "scratch"))
-        space.buffer_sizes.append(size)
-        staged.append((expression, buffer, _slot(space, inner, vector, lanes)))
-        replaced[id(counterpart)] = space.load(type, buffer, _slot(space, user, vector, lanes))
-    if not staged:
-        return nest
-    values = space.replace([store.value for store in remaining], replaced, in_reductions=False)
-    stores = tuple(replace(s, value=v) for s, v in zip(remaining, values, strict=True))
-    kept = (*nest.schedule.staged, *staged)
-    nest = replace(nest, stores=stores, schedule=replace(nest.schedule, staged=kept))
-    is_used = any(vector in store.index.variables for store in stores)
-    return nest if is_used else nest.with_loops(loop for loop in nest.loops if loop is not vector)
-
-
-def _used_again(
-    space: ExpressionSpace, reduction: Reduction, user: Variable, computed: Set[int]
-) -> tuple[Expression, Expression] | None:
-    """An expensive value of a reduction, and its counterpart in the iterations of a loop, whose ids are `computed`;
-    None if there is none.
-    """
-    inner = reduction.over[0]
-    for expression in _expensive(reduction.values, inner):
-        counterpart = space.substitute([expression], {inner: space.indices.of(user)}, in_reductions=False)[0]
-        if id(counterpart) in computed and counterpart is not expression:
-            return expression, counterpart
-    return None
-
-
-def _store_in_reduction(kernel: Kernel, nest: Nest, reduction: Reduction, value: Expression) -> Store | None:
-    """The store of a value that a reduction can store, since nothing reads later what it overwrites; else None."""
-    store = next((store for store in nest.stores if store.value is value), None)
-    if nest.is_perfect or store is None or kernel.buffers[store.buffer].type is not value.type.computation_type:
-        return None
-    others = walk([other.value for other in nest.stores if other is not store])
-    own = {*loads_of([*reduction.values, *reduction.initial])}
-    overwritten = {store.buffer, *(read for written, read in kernel.in_place if written == store.buffer)}
-    is_read = any(load.buffer in overwritten and load not in own for load in loads_of(others))
-    return None if is_read or value in others else store
-
-
-def _user_loop(nest: Nest, reduction: Reduction, vector: Variable, lanes: int) -> Variable | None:
-    """The loop whose iterations may use the values that a reduction reduces; None if they cannot be kept."""
-    if len(reduction.over) != 1 or not reduction.monoid or (vector in reduction.variables) != bool(lanes):
-        return None
-    extent = reduction.over[0].extent
-    inside = nest.loops[nest.loops.index(vector) + 1 :] if lanes else (vector,)
-    loops = [loop for loop in inside if loop.extent == extent and loop not in reduction.variables]
-    return loops[0] if loops and extent * max(lanes, 1) <= MAX_CACHED_ROW else None
-
-
-def _slot(space: ExpressionSpace, loop: Variable, vector: Variable, lanes: int) -> Index:
-    """The index in a scratch buffer of the value of an iteration: of a row, or of a vector of columns."""
-    at = space.indices.of(loop)
-    if not lanes:
-        return at
-    return space.indices.linear([at, space.indices.remainder(space.indices.of(vector), lanes)], [lanes, 1])
-
-
-def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression]:
-    """The expressions that are worth keeping, from users to operands."""
-    found: list[Expression] = []
-    for expression in reversed(walk(values)):
-        if isinstance(expression, Apply) and inner in expression.variables:
-            work = sum(expression_cost(e) for e in walk([expression]) if inner in e.variables)
-            found += [expression] * (work >= MIN_STAGED_COST)
-    return found
 
 
 # Threads
