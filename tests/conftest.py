@@ -40,7 +40,7 @@ sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Garbage of compilations is looked for less often than elsewhere: each time all objects of the session are visited.
-hloom.system.garbage._NEW_OBJECTS = 2_000_000
+hloom.system.garbage._NEW_OBJECTS = 5_000_000
 
 # A defect of a pass that programs compile without is an error here.
 hloom.passes.optional.strict = True

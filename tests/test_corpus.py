@@ -113,6 +113,7 @@ def test_modules_that_xla_optimised_give_the_same_results(path: Path) -> None:
     check_results(path.stem, meta, inputs, hl.compile(hl.load(path), backend="interpreter").run_replicas(inputs))
 
 
+@pytest.mark.sampled(110)
 @pytest.mark.parametrize("path", without_large(TEXTS), ids=name_of)
 def test_text_loses_nothing_and_a_proto_nothing_that_xla_has_a_field_for(path: Path) -> None:
     module = hl.load(path)
@@ -130,6 +131,7 @@ def test_text_loses_nothing_and_a_proto_nothing_that_xla_has_a_field_for(path: P
     assert graph_difference(module, again, frozenset({"replica_count", "extra_attributes"})) is None
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize(
     "case", without_large(c for c in CASES if (c / "module.pb.xz").exists()), ids=lambda case: case.name
 )
@@ -140,6 +142,7 @@ def test_the_stored_proto_is_the_graph_of_the_stored_text(case: Path) -> None:
     assert graph_difference(stored, hl.load(case / "module.hlo"), ignored) is None
 
 
+@pytest.mark.sampled(110)
 @pytest.mark.parametrize("path", without_large(TEXTS), ids=name_of)
 def test_xla_reads_what_hloom_writes(path: Path, peer: XlaPeer) -> None:
     module = hl.load(path)

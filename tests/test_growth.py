@@ -38,11 +38,13 @@ def growth(family: Family, n: int, monkeypatch: pytest.MonkeyPatch) -> float:
     return many / few
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("family", FLAT.values(), ids=FLAT)
 def test_side_by_side(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     assert growth(family, 60, monkeypatch) < FOUR_TIMES
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", NESTED.values(), ids=NESTED)
 def test_nested(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the bound of linear work: each level may be visited from each enclosing level, but not twice as often."""

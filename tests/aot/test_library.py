@@ -74,6 +74,7 @@ def assert_close(mine: Any, want: Any) -> None:
     np.testing.assert_allclose(mine.astype(wide), want.astype(wide), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_libraries_compute_what_the_jit_does(name: str, tmp_path: Path) -> None:
     check(program(name), tmp_path)

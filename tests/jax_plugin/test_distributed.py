@@ -32,6 +32,7 @@ def test_programs_on_two_processes(name: str) -> None:
     assert done.returncode == 0 and done.stdout.count("well") == 2, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_an_error_on_one_process_ends_all() -> None:
     done = run("one_fails", str(MPIEXEC), "-n", "2")
     assert done.returncode != 0 and "well" not in done.stdout

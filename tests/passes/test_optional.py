@@ -61,6 +61,7 @@ def check(x: np.ndarray) -> list[str]:
     return [str(warning.message) for warning in found]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_defect(name, monkeypatch)

@@ -65,7 +65,7 @@ compile_and_run(6)
     )
 
 
-@pytest.mark.parametrize("cache", ["", "kept"])
+@pytest.mark.parametrize("cache", ["kept", pytest.param("", marks=pytest.mark.long)])
 def test_a_child_forked_while_another_thread_compiles_compiles_and_runs(cache: str) -> None:
     fork(
         f"""
@@ -157,7 +157,7 @@ for _ in range(TIMES):
 """
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(CASES // 10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [1, pytest.param(CASES // 10, marks=pytest.mark.long)])
 def test_an_interrupt_of_the_first_use_leaves_all_usable(times: int) -> None:
     fork(FIRST.replace("TIMES", str(times)), seconds=120 + 20 * times)
 

@@ -41,6 +41,7 @@ BODIES = {
 MAX = "max {\n  a = bf16[] parameter(0)\n  b = bf16[] parameter(1)\n  ROOT r = bf16[] maximum(a, b)\n}\n"
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", BODIES)
 def test_compiled_programs_give_what_the_interpreter_gives(case: str) -> None:
     text = module_text(BODIES[case]).replace("ENTRY", MAX + "ENTRY", 1)

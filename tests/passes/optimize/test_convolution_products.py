@@ -47,6 +47,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("line", PRODUCTS.values(), ids=PRODUCTS)
 def test_dots_have_the_results_of_convolutions(line: str) -> None:
     module = convolution_module(line)

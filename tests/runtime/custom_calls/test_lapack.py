@@ -89,7 +89,7 @@ def test_potrf_reports_which_matrices_are_not_positive_definite() -> None:
     assert info.tolist() == [[0, 0, 0], [0, 0, 2]]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @every_type
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (1, 1)])
 def test_getrf_swaps_rows_and_splits_the_matrix(letter: str, shape: tuple[int, int]) -> None:
@@ -128,7 +128,7 @@ def test_geqp3_orders_columns_so_that_the_diagonal_falls(letter: str) -> None:
     assert (diagonal[..., :-1] >= diagonal[..., 1:] * (1 - 1e-5)).all()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @every_type
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("transpose", [True, False])
@@ -142,7 +142,7 @@ def test_ormqr_multiplies_by_q(letter: str, left: bool, transpose: bool) -> None
     close(got, q @ c if left else c @ q)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @every_type
 @pytest.mark.parametrize("side", "LR")
 @pytest.mark.parametrize("uplo", "LU")
@@ -159,7 +159,7 @@ def test_trsm_solves_with_a_triangle(letter: str, side: str, uplo: str, trans_x:
     close(t @ x if side == "L" else x @ t, b)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @every_type
 @pytest.mark.parametrize("name", ["gesdd", "gesvd"])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
@@ -178,7 +178,7 @@ def test_svd_in_each_mode(letter: str, name: str, shape: tuple[int, int], mode: 
         close(adjoint(u) @ u, np.broadcast_to(np.eye(u.shape[-1]), (*BATCH, u.shape[-1], u.shape[-1])))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @every_type
 @pytest.mark.parametrize("uplo", "LU")
 @pytest.mark.parametrize("mode", "VN")
@@ -192,7 +192,7 @@ def test_syevd_gives_eigenvalues_in_order(letter: str, uplo: str, mode: str) -> 
     assert not info.any()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @every_type
 @pytest.mark.parametrize("wanted", ["VV", "VN", "NV", "NN"])
 def test_geev_gives_left_and_right_eigenvectors(letter: str, wanted: str) -> None:

@@ -59,6 +59,7 @@ WINDOWS: list[tuple[list[int], list[WindowDimension]]] = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("sizes", "window"), WINDOWS, ids=[window_text(tuple(w)) for _, w in WINDOWS])
 def test_sums_of_windows(sizes: list[int], window: list[WindowDimension]) -> None:
     """REDUCEWINDOW-1, REDUCEWINDOW-2, WIN-1 to WIN-4: the initial value enters each window once."""
@@ -101,6 +102,7 @@ CONVOLUTIONS: list[tuple[list[int], list[int], list[WindowDimension], int]] = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("sizes", "kernel", "window", "groups"), CONVOLUTIONS, ids=[window_text(tuple(w)) for _, _, w, _ in CONVOLUTIONS]
 )

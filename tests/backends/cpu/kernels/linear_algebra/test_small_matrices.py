@@ -55,6 +55,7 @@ def test_cholesky(n: int, type: str, lower: str, count: int) -> None:
     check_cholesky(n, type, lower, count)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [MIN_LARGE_COUNT, 37])
 @pytest.mark.parametrize(("n", "type"), [(21, "f32"), (MAX_ORDER, "c64")])
 def test_cholesky_of_larger_matrices(n: int, type: str, count: int) -> None:

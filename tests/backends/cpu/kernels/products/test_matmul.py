@@ -210,6 +210,7 @@ def test_products_larger_than_a_block(sizes: tuple[int, int, int, int], orders: 
     check(spec_of(*sizes, orders=orders), threads=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(2, 2, 1400, 700), (9, 2, 256, 255)])
 @pytest.mark.parametrize("types", ["c64 c64 c128", "u16 u16 u16"])
 def test_few_rows_of_a_packed_operand(types: str, sizes: tuple[int, int, int, int]) -> None:
@@ -217,6 +218,7 @@ def test_few_rows_of_a_packed_operand(types: str, sizes: tuple[int, int, int, in
     check(spec_of(*sizes, types), threads=3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("types", ["bf16 bf16 bf16", "s8 s8 s32", "c64 c64 c64", "f64 f64 f64"])
 def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
     """Words of bytes have 4 elements."""
@@ -546,6 +548,7 @@ def test_a_left_matrix_that_is_packed_is_so_by_each_group_of_columns() -> None:
     assert plan.row_blocks >= TASKS_PER_THREAD * 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("m, n, k", [(1, 1, 1), (131, 67, 1100), (300, 128, 400), (300, 515, 700), (512, 768, 768)])
 def test_the_number_of_threads_does_not_change_a_sum(m: int, n: int, k: int) -> None:
     spec = spec_of(1, m, n, k)
