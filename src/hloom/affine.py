@@ -158,8 +158,8 @@ class Index:
         if len(terms) == 1:
             self.variables, self.reads = terms[0][0].variables, terms[0][0].reads
         else:
-            self.variables = frozenset().union(*(atom.variables for atom, _ in terms)) if terms else frozenset()
-            self.reads = tuple(dict.fromkeys(read for atom, _ in terms for read in atom.reads))
+            self.variables = frozenset().union(*[atom.variables for atom, _ in terms]) if terms else frozenset()
+            self.reads = tuple(dict.fromkeys([read for atom, _ in terms for read in atom.reads]))
         self._hash = hash((terms, constant))
 
     def __eq__(self, other: object) -> bool:
@@ -235,13 +235,7 @@ class IndexSpace:
 
     def add(self, *indices: Index) -> Index:
         """The sum of indices."""
-        terms: dict[Atom, int] = {}
-        constant = 0
-        for index in indices:
-            constant += index.constant
-            for atom, coefficient in index.terms:
-                terms[atom] = terms.get(atom, 0) + coefficient
-        return self._sum(terms, constant)
+        return self.linear(indices, (1,) * len(indices))
 
     def scale(self, index: Index, factor: int) -> Index:
         """index * factor."""
@@ -257,7 +251,13 @@ class IndexSpace:
 
     def linear(self, indices: Iterable[Index], strides: Iterable[int]) -> Index:
         """The sum of index * stride."""
-        return self.add(*(self.scale(i, s) for i, s in zip(indices, strides, strict=True)))
+        terms: dict[Atom, int] = {}
+        constant = 0
+        for index, stride in zip(indices, strides, strict=True):
+            constant += stride * index.constant
+            for atom, coefficient in index.terms:
+                terms[atom] = terms.get(atom, 0) + stride * coefficient
+        return self._sum(terms, constant)
 
     def quotient(self, index: Index, divisor: int) -> Index:
         """index // divisor, rounded down, for a positive divisor."""
@@ -309,7 +309,7 @@ class IndexSpace:
                     del terms[atom]
                     rest = Index(tuple(sorted(terms.items(), key=_by_ordinal)), constant)
                     return self.add(rest, self.scale(atom.operand, factor))
-        return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_ordinal)), constant)
+        return Index(tuple(sorted([(a, c) for a, c in terms.items() if c], key=_by_ordinal)), constant)
 
 
 def row_major_strides(sizes: Sequence[int]) -> list[int]:

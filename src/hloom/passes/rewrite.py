@@ -244,7 +244,7 @@ class RuleSet:
         return applied
 
     def _rewrite(self, computation: Computation, near: Iterable[Instruction], applied: Applications) -> None:
-        worklist = deque(i for i in near if i.op.opcode in self.by_opcode)
+        worklist = deque([i for i in near if i.op.opcode in self.by_opcode])
         if not worklist:
             return
         edit = Edit(computation)
