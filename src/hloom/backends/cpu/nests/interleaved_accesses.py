@@ -11,6 +11,7 @@ from typing import cast
 
 from hloom.affine import Index
 from hloom.backends.cpu.elements.memory import repeated_lanes
+from hloom.backends.cpu.elements.records import has_blocks, store_records
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.nests.indices import LaneIndex, lane_index
@@ -92,12 +93,14 @@ def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[
     b, type, count = e.builder, e.buffers[buffer].type, len(values)
     base = lane_index(e, index).base
     stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
+    mask, pointer = active_mask(e), b.element_pointer(e.pointers[buffer], base, memory_element(type))
+    if mask is None and has_blocks(stored[0].type, count):
+        store_records(b, pointer, stored)
+        return
     if count > 2:
         stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
     order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
-    mask = active_mask(e)
     mask = repeated_lanes(b, b.splat(mask, e.lanes), count) if mask is not None else None
-    pointer = b.element_pointer(e.pointers[buffer], base, memory_element(type))
     b.store_masked(b.shuffle(stored[0], stored[1], order), pointer, type.byte_width, mask)
 
 

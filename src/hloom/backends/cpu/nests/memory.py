@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hloom.affine import Index, Quotient, RuntimeIndex
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
+from hloom.backends.cpu.elements.records import has_blocks, load_records
 from hloom.backends.cpu.elements.types import (
     Element,
     element_of,
@@ -99,7 +100,10 @@ def strided_loads(
     """
     b, element, stride = e.builder, memory_element(type), index.stride
     length = (e.lanes - 1) * stride + offsets[-1] + 1
-    pointer = b.element_pointer(pointer, index.base, element)
+    pointer, vector = b.element_pointer(pointer, index.base, element), type_of(element, e.lanes)
+    if mask is None and offsets[-1] == stride - 1 and has_blocks(vector, stride):
+        records = load_records(b, pointer, vector, stride)
+        return [load_element(b, records[k], type) for k in offsets]
     if isinstance(mask, Constant):
         mask = mask_constant(length - stride * (e.lanes - sum(map(bool, mask.lanes))), length)
     elif mask is not None:
