@@ -6,7 +6,7 @@ A row is complete for an op whose operands are those of the HLO operation, in th
 attributes to fields (`Row.fields`), the exporter fields to attributes (`Row.attributes`). `regions` names the fields
 that hold computations, in the order of the op's regions. Ops that differ from the HLO operation in the order or number
 of operands, or in the result (while, if, case, custom_call, send, ...), have rows for the attributes that both share
-and `irregular=True`; `importer/rules/` and `exporter/rules.py` each have a function for them.
+and `irregular=True`; `importer/rules/` and `exporter/` each have a function for them.
 
 `BY_NAME` finds a row by the name of the op without its dialect, `BY_OPCODE` by opcode; the exporter takes the first row
 of an opcode. CHLO ops that are HLO operations are rows too; `importer/rules/chlo.py` expands the others.

@@ -3,4 +3,4 @@
 Importing this package registers the rules of operations in `hloom.stablehlo.exporter.block.RULES`.
 """
 
-from hloom.stablehlo.exporter import expansions, rules  # noqa: F401 # registers their rules
+from hloom.stablehlo.exporter import custom_calls, expansions, rules  # noqa: F401 # registers their rules

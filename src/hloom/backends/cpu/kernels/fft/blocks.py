@@ -9,7 +9,8 @@ from typing import Literal
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
-from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
+from hloom.backends.cpu.kernels.fft.complex_vectors import Complex, multiply
+from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value
 from hloom.system.records import record

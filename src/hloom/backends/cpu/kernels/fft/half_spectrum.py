@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.fft.lane_fft import Complex, add, multiply, subtract
+from hloom.backends.cpu.kernels.fft.complex_vectors import Complex, add, multiply, subtract
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.numerics import roots_of_unity

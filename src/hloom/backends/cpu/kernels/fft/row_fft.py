@@ -17,16 +17,8 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.elements.transpose import transpose_squares
-from hloom.backends.cpu.kernels.fft.lane_fft import (
-    PADDING,
-    Access,
-    Complex,
-    Side,
-    butterfly,
-    in_order,
-    multiples,
-    multiply,
-)
+from hloom.backends.cpu.kernels.fft.complex_vectors import Complex, butterfly, multiply
+from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, Side, in_order, multiples
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of, task_function
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant, type_of
 from hloom.numerics import roots_of_unity

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from hloom.backends.cpu.kernels.fft.blocks import BlockView, Order, move_function
+from hloom.backends.cpu.kernels.fft.complex_vectors import Complex
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
-from hloom.backends.cpu.kernels.fft.lane_fft import Access, Complex, LaneFft
+from hloom.backends.cpu.kernels.fft.lane_fft import Access, LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.system.records import record
