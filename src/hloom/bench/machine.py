@@ -144,9 +144,12 @@ def _code(width: int) -> MachineCode:
 
 
 def _kernels(width: int) -> str:
-    """Returns LLVM IR of `hloom_NAME(address, iterations)`, which does operations on registers, of `hloom_read`,
-    `hloom_write` and `hloom_copy` (target, source, floats, passes), which traverse arrays, and of `hloom_forks(pool,
-    parallel_for, chunks, times)`, which runs loops whose tasks only wait for each other."""
+    """Returns the LLVM IR of the functions that are timed:
+
+    - `hloom_NAME(address, iterations)` does operations on registers;
+    - `hloom_read`, `hloom_write` and `hloom_copy` (target, source, floats, passes) traverse arrays;
+    - `hloom_forks(pool, parallel_for, chunks, times)` runs loops whose tasks only wait for each other.
+    """
     vector = type_of("float", width)
     functions = [_spin(name, vector) for name in SPINS]
     functions += [_traversal(name, vector, is_streaming=False) for name in ("read", "write", "copy")]

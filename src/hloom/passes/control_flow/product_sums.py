@@ -35,9 +35,9 @@ class ProductSums:
     """Before: a loop of n iterations, a known number, with add(%s, dot(%x, %y)) as the next value of an element %s of
     its state. After: the loop collects %x and %y in arrays of n of them, whose product is added to %s after the loop.
 
-    Needs %s to be read by the sum alone, the dimensions that are summed to be the first ones of both operands, a result
-    of at least four times the elements of the operands, and arrays of at most as much memory as the state. Sums have
-    another order, and may overflow where partial sums do not.
+    Only the sum may read %s, and the contracted dimensions are the first ones of both operands. The result has at least
+    four times the elements of the operands, and the arrays take at most as much memory as the state. Sums have another
+    order, and may overflow where partial sums do not.
     """
 
     name: ClassVar[str] = "product-sums"

@@ -1,10 +1,13 @@
 """Merging of sibling fusions into one with several results, so that operands that they share are read once.
 
-A fusion is identified by its roots, the instructions whose values it stores. Two fusions are merged if their roots have
-equal sizes, no path outside of the two leads from one to the other, and either they read a common array, or one reads
-the other's result element by element, which then need not be read back from memory. An update has the sizes of the part
-that it writes. Reductions of the rows of a result, such as sums of exponentials that are weights as well, are merged
-with the fusion that computes it, too.
+A fusion is identified by its roots, the instructions whose values it stores. Two fusions are merged if
+
+- their roots have equal sizes, where an update has those of the part that it writes;
+- no path outside of the two leads from one to the other;
+- they read a common array, or one reads the other's result element by element, which it then need not read from memory.
+
+Reductions of the rows of a result, such as sums of exponentials that are weights as well, are merged with the fusion
+that computes it, too.
 """
 
 from __future__ import annotations

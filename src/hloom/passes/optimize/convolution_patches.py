@@ -24,9 +24,9 @@ class ConvolutionPatches:
     %windows concatenates slices of the padded %x, one for each element of a window.
 
     A convolution packs its kernel, which takes longer than to copy the windows if each element of the kernel has fewer
-    products than an element of a window. A dot packs a part of it just before the products. Convolutions with groups,
-    with dilation of the image, with small kernels or very large windows, or of a type without zeros for the padding are
-    left alone, and so are those whose kernel, or result, a dot has in another order.
+    products than an element of a window. A dot packs a part of it just before the products. Left alone are convolutions
+    with groups, with a dilated image, with a small kernel or very large windows, of a type without zeros for the
+    padding, and those of which a dot would have the kernel or the result in another order.
     """
 
     name: ClassVar[str] = "convolution-patches"

@@ -16,8 +16,8 @@ WEB_ACCUMULATORS, WEB_SUMS_AND_ROW = 8, 10  # engines for WebAssembly on x86-64 
 MAX_VECTORS = 6  # in a row of the tile
 REGISTER_ROWS = 16
 TILE_REGISTERS = 5
-"""The registers in use, of eight: two threads of a core share those behind them, so that with more in use, loads and
-products wait for each other where the second thread is busy (a quarter of the rate with eight, half of it with five).
+"""The registers in use, of eight. The two threads of a core share the registers behind them: while both are busy, loads
+and products wait for each other, so that a thread has a quarter of its rate with eight registers, half of it with five.
 """
 
 
