@@ -231,8 +231,8 @@ _HANDLER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
 _thread_state = python_function("PyGILState_GetThisThreadState", ctypes.c_uint64)
 _is_finalizing = python_function("Py_IsFinalizing" if sys.version_info >= (3, 13) else "_Py_IsFinalizing", ctypes.c_int)
 SETTLING_SECONDS, MAX_UNCHANGED, MAX_SETTLING_SECONDS = 0.005, 6, 2.0
-"""At the end of Python: the time between two counts of the threads that wait for it, the number of equal counts after
-which no further thread is expected, and the time after which threads in calls of Python are left alone.
+"""Limits at the end of Python: the time between two counts of the threads that wait for it, the number of equal counts
+after which no further thread is expected, and the time after which threads in calls of Python are left alone.
 """
 
 
