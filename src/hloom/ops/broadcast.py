@@ -9,7 +9,7 @@ from hloom.ops.context import Context
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT, INTS
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_dimension, check_dimensions
+from hloom.ops.rules import check_array, check_dimension, check_dimensions, check_moved
 from hloom.ops.traits import Movement
 from hloom.shape import UNBOUNDED, Ints, Shape
 from hloom.values import Array
@@ -36,9 +36,7 @@ class Broadcast(Movement, Operation, opcode="broadcast"):
     )
 
     def check(self, result: Shape, operand: Shape) -> None:
-        check_array(self, "BROADCAST-3", operand, result)
-        if operand.element_type is not result.element_type:
-            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        check_moved(self, "BROADCAST-3", operand, result)
         dimensions = self.broadcast_dimensions
         if len(dimensions) != operand.rank:
             self.reject(

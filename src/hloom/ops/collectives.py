@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -27,6 +27,14 @@ from hloom.values import Array, Value
 
 GLOBAL_IDS = "whether groups hold ids of devices instead of replicas (COLL-7)"
 COMBINER = "combiner of two scalars"
+
+
+def _pairs(op: Operation, clause: str, operands: Sequence[Shape], result: Shape) -> Iterable[tuple[Shape, Shape]]:
+    """Checks that there is a result for each operand; returns the pairs."""
+    results = result_shapes(result)
+    if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
+        op.reject(clause, f"{len(operands)} operands give as many results, got {result}")
+    return zip(operands, results, strict=True)
 
 
 def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: Shape) -> int:
@@ -64,10 +72,7 @@ class AllGather(Collective, opcode="all-gather"):
     use_global_device_ids: bool = attribute(BOOL, default=False, doc=GLOBAL_IDS)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        results = result_shapes(result)
-        if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
-            self.reject("ALLGATHER-6", f"{len(operands)} operands give as many results, got {result}")
-        for operand, gathered in zip(operands, results, strict=True):
+        for operand, gathered in _pairs(self, "ALLGATHER-6", operands, result):
             factor = _scaled(self, "ALLGATHER-5", operand, self.all_gather_dim, gathered)
             if factor and not self.may_have(factor):
                 groups = listed(self.replica_groups.groups)
@@ -143,10 +148,7 @@ class ReduceScatter(AppliesScalar, Collective, opcode="reduce-scatter"):
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids", doc=COMBINER)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        results = result_shapes(result)
-        if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
-            self.reject("REDUCESCATTER-3", f"{len(operands)} operands give as many results, got {result}")
-        for operand, block in zip(operands, results, strict=True):
+        for operand, block in _pairs(self, "REDUCESCATTER-3", operands, result):
             factor = _scaled(self, "REDUCESCATTER-4", block, self.scatter_dimension, operand)
             if factor and not self.may_have(factor):
                 groups = listed(self.replica_groups.groups)

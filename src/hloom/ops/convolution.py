@@ -63,9 +63,7 @@ class Convolution(Operation, opcode="convolution"):
     def check(self, result: Shape, lhs: Shape, rhs: Shape) -> None:
         check_array(self, "CONVGENERAL-11", lhs, rhs, result)
         check_product_types(self, "CONVGENERAL-11", lhs, rhs, result)
-        inferred = self.result_shape(lhs, rhs, result.element_type)
-        if not inferred.compatible(result):
-            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+        self.check_declared(result, self.result_shape(lhs, rhs, result.element_type))
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         """Checks the operands and returns the result shape with an element type."""

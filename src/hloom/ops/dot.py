@@ -139,9 +139,7 @@ class Dot(DotDimensions, opcode="dot"):
         check_product_types(self, "DOT-2", lhs, rhs, result)
         if not result.is_array:
             self.reject("GEN-2", f"the result is an array, got {result}")
-        inferred = self.result_shape(lhs, rhs, result.element_type)
-        if not inferred.compatible(result):
-            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+        self.check_declared(result, self.result_shape(lhs, rhs, result.element_type))
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         """Returns the result shape with an element type."""
@@ -280,9 +278,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         if (len(self.rhs_group_dims) == 1) != free_ragged:
             self.reject("DOTGENERAL-6", "one rhs group dimension is needed exactly where the ragged dimension is free")
         self._check_groups(lhs, rhs, group_sizes)
-        inferred = self.result_shape(lhs, rhs, group_sizes, result.element_type)
-        if not inferred.compatible(result):
-            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+        self.check_declared(result, self.result_shape(lhs, rhs, group_sizes, result.element_type))
 
     def _check_groups(self, lhs: Shape, rhs: Shape, group_sizes: Shape) -> None:
         *leading, count = group_sizes.dimensions

@@ -43,6 +43,14 @@ class Unary(Operation):
     """The function on arrays of f32, f64, c64, c128 or integers of whole bytes."""
 
 
+class RealValued(Unary):
+    """Base class: the result has the element type of the parts of a complex operand."""
+
+    def infer(self, operand: Shape) -> Shape:
+        shape = super().infer(operand)
+        return shape.with_element_type(shape.element_type.real)
+
+
 class AccurateUnary(Unary):
     """Base class of transcendental functions; any `result_accuracy` is met."""
 
@@ -51,7 +59,7 @@ class AccurateUnary(Unary):
     )
 
 
-class Abs(Unary, opcode="abs", builder="abs"):
+class Abs(RealValued, opcode="abs", builder="abs"):
     """Computes |x|; for complex numbers the modulus, of the real type (ABS-1).
 
     The minimum of a signed integer type is its own absolute value.
@@ -59,10 +67,6 @@ class Abs(Unary, opcode="abs", builder="abs"):
 
     see_also = ("sign", "negate")
     kinds = SIGNED
-
-    def infer(self, operand: Shape) -> Shape:
-        shape = super().infer(operand)
-        return shape.with_element_type(shape.element_type.real)
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         if operand.dtype in (C64, C128):
@@ -376,23 +380,15 @@ class Sign(Unary, opcode="sign", builder="sign"):
         return np.where(x == 0, x, np.sign(x))
 
 
-class Real(Linear, Unary, opcode="real", builder="real"):
+class Real(Linear, RealValued, opcode="real", builder="real"):
     """Takes the real part; a real operand is returned unchanged (REAL-1)."""
-
-    def infer(self, operand: Shape) -> Shape:
-        shape = super().infer(operand)
-        return shape.with_element_type(shape.element_type.real)
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         return operand.real if np.iscomplexobj(operand) else operand
 
 
-class Imag(Linear, Unary, opcode="imag", builder="imag"):
+class Imag(Linear, RealValued, opcode="imag", builder="imag"):
     """Takes the imaginary part; 0 for a real operand (IMAG-1)."""
-
-    def infer(self, operand: Shape) -> Shape:
-        shape = super().infer(operand)
-        return shape.with_element_type(shape.element_type.real)
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         return operand.imag if np.iscomplexobj(operand) else np.zeros_like(operand)

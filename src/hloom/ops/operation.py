@@ -186,7 +186,10 @@ class Operation:
 
     def check(self, result: Shape, *operands: Any) -> None:
         """Checks a declared result shape, and the operand shapes; layouts are ignored (SL-16). Raises RuleError."""
-        inferred = self.infer(*operands)
+        self.check_declared(result, self.infer(*operands))
+
+    def check_declared(self, result: Shape, inferred: Shape) -> None:
+        """Checks a declared result shape against the one that the operands give (GEN-2)."""
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 

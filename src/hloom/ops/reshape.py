@@ -14,7 +14,7 @@ from hloom.ops.context import Context
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array
+from hloom.ops.rules import check_array, check_moved
 from hloom.ops.traits import Identity, Linear, Movement, NoWork, View
 from hloom.shape import Shape
 from hloom.values import Array, Value
@@ -35,9 +35,7 @@ class Reshape(View, Operation, opcode="reshape"):
     )
 
     def check(self, result: Shape, operand: Shape) -> None:
-        check_array(self, "RESHAPE-2", operand, result)
-        if operand.element_type is not result.element_type:
-            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        check_moved(self, "RESHAPE-2", operand, result)
         if operand.element_count != result.element_count and not (operand.is_unbounded or result.is_unbounded):
             self.reject(
                 "RESHAPE-2",
@@ -109,9 +107,7 @@ class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
     }
 
     def check(self, result: Shape, operand: Shape, dim_sizes: tuple[Shape, ...]) -> None:
-        check_array(self, "RESHAPE-2", operand, result)
-        if operand.element_type is not result.element_type:
-            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        check_moved(self, "RESHAPE-2", operand, result)
         if len(dim_sizes) != result.rank:
             self.reject("RESHAPE-2", f"needs a size for each of {result.rank} dimensions, got {len(dim_sizes)}")
         for size in dim_sizes:

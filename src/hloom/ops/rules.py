@@ -17,6 +17,13 @@ def check_array(op: Operation, clause: str, *shapes: Shape) -> None:
             op.reject(clause, f"takes arrays, got {shape}")
 
 
+def check_moved(op: Operation, clause: str, operand: Shape, result: Shape) -> None:
+    """Checks that operand and result are arrays of one element type (GEN-5)."""
+    check_array(op, clause, operand, result)
+    if operand.element_type is not result.element_type:
+        op.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+
+
 def check_dimension(op: Operation, clause: str, dimension: int, rank: int, what: str = "dimension") -> None:
     """Checks that a dimension is in [0, rank) (GEN-4)."""
     if not 0 <= dimension < rank:

@@ -257,7 +257,7 @@ def _convert(op: Convert, type: PrimitiveType, operands: Terms, is_number: bool)
     if x.type.is_pred:
         return choose(x, constant(type, 1), constant(type, 0))
     if type.is_pred and x.type.is_integer:
-        return negation(rewritten(EQUAL, type, (x, from_code(x.type, 0)), False))
+        return negation(rewritten(EQUAL, type, (x, from_code(x.type, 0)), is_number=False))
     if isinstance(x.op, Convert) and (is_number or not (x.type.is_float or type.is_float)):
         return converted_twice(x, type)
     return resized(op, type, x) if type.is_integer and x.type.is_integer else None
