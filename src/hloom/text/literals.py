@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from hloom.errors import ParseError
@@ -152,8 +151,7 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
         if wrong is None:  # int() also raises ValueError for thousands of digits.
             raise ValueError(f"{max(tokens, key=len)[:40]}.. does not fit {element_type}") from None
         raise ValueError(f"{wrong[:40]!r} is not an integer") from None
-    limits = ml_dtypes.iinfo(element_type.dtype)
-    low, high = int(limits.min), int(limits.max)
+    low, high = element_type.limits
     if values and (min(values) < low or max(values) > high):
         if element_type.bits != 64 or min(values) < -(2**63) or max(values) >= 2**64:
             wrong_value = next(value for value in values if not low <= value <= high)
@@ -198,7 +196,7 @@ def _set_nan(array: Array, i: int, token: str) -> None:
     """Writes a NaN with the sign and payload of its token, if the element type has them."""
     match = _NAN.match(token)
     element_type = BY_DTYPE[array.dtype]
-    mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
+    mantissa = element_type.mantissa_bits
     if match and element_type is PrimitiveType.F8E4M3FN:
         bits_of(array)[i] = 0xFF if match[1] == "-" else 0x7F
     if not match or not has_infinity(array.dtype):
@@ -279,12 +277,13 @@ def float_text(value: Any) -> str:
 
 
 def _nan_text(flat: Array, i: int) -> str:
-    mantissa = int(ml_dtypes.finfo(flat.dtype).nmant)
-    if BY_DTYPE[flat.dtype] is PrimitiveType.F8E4M3FN:
+    element_type = BY_DTYPE[flat.dtype]
+    mantissa = element_type.mantissa_bits
+    if element_type is PrimitiveType.F8E4M3FN:
         return "-nan" if int(bits_of(flat)[i]) & 0x80 else "nan"
     if not has_infinity(flat.dtype):
         return "nan"
     bits = int(bits_of(flat)[i])
-    sign = "-" if bits >> (BY_DTYPE[flat.dtype].bits - 1) else ""
+    sign = "-" if bits >> (element_type.bits - 1) else ""
     payload = bits & ((1 << mantissa) - 1)
     return f"{sign}nan" if payload == 1 << (mantissa - 1) else f"{sign}nan(0x{payload:x})"
