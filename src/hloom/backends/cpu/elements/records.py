@@ -17,14 +17,13 @@ BLOCK = 4
 """The number of words of 16 bytes."""
 
 
-def has_blocks(type: Type, stride: int) -> bool:
+def has_blocks(b: Builder, type: Type, stride: int) -> bool:
     """Whether vectors of a type, of whole registers, are those of records of `stride` words and taken apart by blocks.
 
     AVX-512 permutes the words of two registers at once, and AArch64 has loads and stores of records.
     """
-    register = processor().vector_bytes
-    is_x86 = processor().architecture == "x86_64" and register < MASK_REGISTERS_BYTES
-    return is_x86 and type.bits == 32 and stride in (3, 4) and type.byte_size % register == 0
+    has_shuffles = processor().architecture == "x86_64" and b.register_bytes < MASK_REGISTERS_BYTES
+    return has_shuffles and type.bits == 32 and stride in (3, 4) and type.byte_size % b.register_bytes == 0
 
 
 def load_records(b: Builder, pointer: Value, type: Type, stride: int) -> list[Value]:
@@ -51,7 +50,7 @@ def store_records(b: Builder, pointer: Value, values: Sequence[Value]) -> None:
     type, stride = values[0].type, len(values)
     rows = transpose_squares(b, values) if stride == BLOCK else _of_thirds(b, values)
     blocks = [(rows[k % stride], k // stride * BLOCK) for k in range(type.width * stride // BLOCK)]
-    step = max(1, processor().vector_bytes // 16)
+    step = b.register_bytes // 16
     for first in range(0, len(blocks), step):
         parts = [b.shuffle(row, None, range(lane, lane + BLOCK)) for row, lane in blocks[first : first + step]]
         address = b.element_pointer(pointer, constant(I64, first * BLOCK), type.element)

@@ -94,7 +94,7 @@ def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[
     base = lane_index(e, index).base
     stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
     mask, pointer = active_mask(e), b.element_pointer(e.pointers[buffer], base, memory_element(type))
-    if mask is None and has_blocks(stored[0].type, count):
+    if mask is None and has_blocks(b, stored[0].type, count):
         store_records(b, pointer, stored)
         return
     if count > 2:

@@ -101,7 +101,7 @@ def strided_loads(
     b, element, stride = e.builder, memory_element(type), index.stride
     length = (e.lanes - 1) * stride + offsets[-1] + 1
     pointer, vector = b.element_pointer(pointer, index.base, element), type_of(element, e.lanes)
-    if mask is None and offsets[-1] == stride - 1 and has_blocks(vector, stride):
+    if mask is None and offsets[-1] == stride - 1 and has_blocks(b, vector, stride):
         records = load_records(b, pointer, vector, stride)
         return [load_element(b, records[k], type) for k in offsets]
     if isinstance(mask, Constant):
