@@ -35,7 +35,7 @@ def digests() -> list[dict[str, str]]:
         )
         for count in COUNTS
     ]
-    return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    return [json.loads(process.communicate(timeout=600)[0]) for process in processes]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
