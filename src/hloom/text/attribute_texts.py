@@ -10,9 +10,10 @@ from hloom.text.shapes import scan_shape
 AttributeTexts = dict[str, tuple[str, int]]
 """Texts and offsets of the values of attributes by name."""
 
-ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
+_NAME = r"[A-Za-z_][\w\-.]*+"
+ATTRIBUTE = re.compile(rf"\s*+,\s*+({_NAME})\s*+=\s*+")
 _ATTRIBUTE_AND_VALUE = re.compile(rf"{ATTRIBUTE.pattern}({FLAT_VALUE.pattern})?+")
-FLAT_ATTRIBUTES = rf"(?:\s*+,\s*+(?!metadata\b)[A-Za-z_][\w\-.]*+\s*+=\s*+(?:{FLAT_VALUE.pattern}))*+"
+FLAT_ATTRIBUTES = rf"(?:\s*+,\s*+(?!metadata\b){_NAME}\s*+=\s*+(?:{FLAT_VALUE.pattern}))*+"
 """Pattern of attributes whose values do not nest, but metadata."""
 _PECULIAR = {"replica_groups", "literal", "padding"}
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")

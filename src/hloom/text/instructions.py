@@ -30,7 +30,7 @@ from hloom.text.async_syntax import expand_async, is_short_form
 from hloom.text.attribute_texts import AttributeTexts, scan_attributes
 from hloom.text.literals import is_elided, parse_literal
 from hloom.text.repeated import FLAT_INSTRUCTION, RepeatedOperations
-from hloom.text.scanner import MAX_NESTING, NAME, Scanner
+from hloom.text.scanner import MAX_NESTING, NAME, OPCODE, Scanner
 from hloom.text.shapes import scan_shape, usual_shape
 
 T = TypeVar("T")
@@ -40,7 +40,6 @@ SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|
 """The beginning of an instruction without a computation around it."""
 
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
-_OPCODE = re.compile(r"[a-z][\w\-]*+")
 _PARENTHESIS = re.compile(r"\s*+\(")
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
@@ -185,7 +184,7 @@ class InstructionParser:
         scanner, text = self.scanner, self.text
         shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
         scanner.skip()
-        match = _OPCODE.match(text, scanner.pos)
+        match = OPCODE.match(text, scanner.pos)
         if not match:
             scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.preview()}")
         scanner.pos = match.end()

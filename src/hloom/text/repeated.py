@@ -10,11 +10,11 @@ from hloom.ops.operation import Operation
 from hloom.ops.structure import AfterAll, ElidedConstant
 from hloom.ops.traits import Done, Start
 from hloom.text.attribute_texts import FLAT_ATTRIBUTES
-from hloom.text.scanner import FLAT_VALUE
+from hloom.text.scanner import FLAT_VALUE, OPCODE
 from hloom.text.shapes import USUAL_SHAPE
 
 FLAT_INSTRUCTION: Final = re.compile(
-    rf"({USUAL_SHAPE.pattern})\s++([a-z][\w\-]*+)\(([^(){{}}\"]*+)\)({FLAT_ATTRIBUTES})"
+    rf"({USUAL_SHAPE.pattern})\s++({OPCODE.pattern})\(([^(){{}}\"]*+)\)({FLAT_ATTRIBUTES})"
     rf"(?:\s*+,\s*+metadata=({FLAT_VALUE.pattern}))?+(?=\s*+[^\s,])"
 )
 """Shape, opcode, text in parentheses, attributes and metadata of an instruction whose attributes do not nest."""

@@ -13,6 +13,7 @@ S = TypeVar("S", bound="Scanner")
 
 SPACE = re.compile(r"\s*+")
 NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
+OPCODE = re.compile(r"[a-z][\w\-]*+")
 STRING = re.compile(r""""(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'""", re.DOTALL)
 QUOTES = ('"', "'")
 INTEGER = re.compile(r"-?\d++")

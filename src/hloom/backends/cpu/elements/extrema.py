@@ -44,19 +44,21 @@ def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
             return emit_avx512(b, "range", x, y, immediates=[_range_operand(intrinsic)])
         return b.intrinsic("smax" if intrinsic == "maximum" else "smin", x, y)
 
-    values = lanes if has_range else _of_same_order(b, b.bitcast(lanes, lanes.type.integer))
+    values = lanes if has_range else in_total_order(b, b.bitcast(lanes, lanes.type.integer))
     while values.type.width > least:
         values = extremum(*_halves(b, values))
     for distance in (2, 1) if least == 4 else (1,):
         values = extremum(values, b.shuffle(values, None, [lane ^ distance for lane in range(least)]))
     value = b.extract(values, 0)
     if not has_range:
-        value = b.bitcast(_of_same_order(b, value), lanes.type.scalar)
+        value = b.bitcast(in_total_order(b, value), lanes.type.scalar)
     return b.select(is_nan, constant(value.type, math.nan), value)
 
 
-def _of_same_order(b: Builder, bits: Value) -> Value:
-    """Converts the bits of floats to signed integers of the same order, and back."""
+def in_total_order(b: Builder, bits: Value) -> Value:
+    """Converts the bits of floats to signed integers in the order -NaN < -Inf < .. < -0 < +0 < .. < +NaN
+    (TOTALORDER-1), and back.
+    """
     type = bits.type
     sign = b.binary("ashr", bits, constant(type, type.bits - 1))
     return b.binary("xor", bits, b.binary("lshr", sign, constant(type, 1)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hloom.backends.cpu.elements import integer_division, narrow_floats
 from hloom.backends.cpu.elements.complex_ops import COMPLEX
 from hloom.backends.cpu.elements.conversions import convert, has_bf16_nans, reduce_precision
-from hloom.backends.cpu.elements.extrema import float_extremum
+from hloom.backends.cpu.elements.extrema import float_extremum, in_total_order
 from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.functions.logarithms import power
 from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
@@ -331,16 +331,10 @@ def _compare(op: Compare, b: Builder, e: Apply, x: Value, y: Value) -> Element:
             return b.compare(_ORDERED[name], x, y)
         if narrow_floats.is_narrow(type):
             x, y = narrow_floats.ordered(b, x, type), narrow_floats.ordered(b, y, type)
-        x, y, signed = _total_order_key(b, x), _total_order_key(b, y), True
+        x, y = (in_total_order(b, b.bitcast(value, value.type.integer)) for value in (x, y))
+        signed = True
     predicate = _INTEGER[name]
     return b.compare(predicate if name in ("EQ", "NE") else ("s" if signed else "u") + predicate, x, y)
-
-
-def _total_order_key(b: Builder, x: Value) -> Value:
-    """Maps floats to signed integers in the order -NaN < -Inf < .. < -0 < +0 < .. < +NaN (TOTALORDER-1)."""
-    bits = b.bitcast(x, x.type.integer)
-    sign = b.binary("ashr", bits, constant(bits.type, bits.type.bits - 1))
-    return b.binary("xor", bits, b.binary("lshr", sign, constant(bits.type, 1)))
 
 
 # Conversions
