@@ -1,11 +1,12 @@
 """Writes docs/xla_bugs.md: known miscompilations on hloom and on XLA's CPU backend: `python tools/xla_bugs.py`.
 
-The cases are in `tests/miscompilations/`; XLA runs in a process of its own. Rows of cases that have not changed are
-kept: without the page, all cases are run.
+The cases are in `tests/miscompilations/`; XLA, that of the installed jaxlib, runs in a process of its own. Verdicts on
+cases that have not changed are kept, and so are those of other versions: without the page, all cases are run.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -37,41 +38,56 @@ INTRODUCTION = """# Known miscompilations
 Wrong results of array compilers: public reports that can be expressed in HLO, each as a small module of our own with
 the result that the specification demands, and faults that our random programs found (without a report). Made from
 `tests/miscompilations/` by `python tools/xla_bugs.py`; every case is a test of hloom, interpreted and compiled. XLA is
-its CPU backend, jaxlib {version}: a report may concern another version, backend or compiler, so XLA may be right here.
-The last column is the verdict of `hloom prove --xla` on the module, for all arguments.
-
-{summary}
-
-| case | reports | clause | hloom | XLA | `hloom prove --xla` |
-|---|---|---|---|---|---|
+its CPU backend, in versions of jaxlib: a report may concern another version, backend or compiler, so XLA may be right
+here. Columns of proofs have the verdict of `hloom prove --xla` on the module, for all arguments.
 """
 
 
+Verdicts = dict[str, dict[str, tuple[str, str]]]
+"""The verdict of XLA, and that of the proof, by version of jaxlib and name of a case."""
+
+
 def page(peer: XlaPeer, old: str) -> str:
-    """Returns the page: rows of an old page for cases that it has as they are, others from runs on both sides."""
+    """Returns the page: verdicts of an old page on cases that it has as they are, others from runs on both sides."""
     cases = sorted(CASES, key=lambda case: case.name)
-    changed = [case for case in cases if section(case) not in old or not row_of(case.name, old)]
-    rows = {case.name: row_of(case.name, old) for case in cases}
+    known = [case.name for case in cases if section(case) in old]
+    verdicts = {v: {name: found[name] for name in known if name in found} for v, found in stated(old).items()}
+    installed = verdicts.setdefault(version("jaxlib"), {})
+    changed = [case for case in cases if case.name not in installed]
     for case, proof in zip(changed, proof_verdicts(changed), strict=True):
-        rows[case.name] = _row(case, own_verdict(case), peer_verdict(case, peer), proof)
-    table = list(rows.values())
-    wrong, refuted = (sum(f"| {word}" in row for row in table) for word in ("wrong", "refuted"))
-    crashes = sum("| crash |" in row for row in table)
-    summary = (
-        f"{len(table)} cases. XLA is wrong in {wrong}, and aborts in {crashes}; `hloom prove --xla` refutes {refuted}."
-    )
-    sections = [section(case) for case in cases]
-    introduction = INTRODUCTION.format(version=version("jaxlib"), summary=summary)
-    return "\n".join([introduction + "\n".join(table), "", *sections])
+        installed[case.name] = peer_verdict(case, peer), proof
+    versions = sorted(verdicts, key=lambda v: [*map(int, v.split("."))])
+    summary = [f"{len(cases)} cases.", *(_summary(v, [*verdicts[v].values()]) for v in versions)]
+    columns = ["case", "reports", "clause", "hloom"]
+    for v in versions:
+        columns += [f"XLA {v}", f"proof {v}"]
+    rows = [_row(case, [verdicts[v] for v in versions]) for case in cases]
+    head, *table = [f"| {' | '.join(row)} |" for row in [columns, *rows]]
+    table = [head, "|---" * len(columns) + "|", *table]
+    return "\n".join([INTRODUCTION, " ".join(summary), "", *table, "", *map(section, cases)])
 
 
-def _row(case: Case, own: str, peer: str, proof: str) -> str:
-    return f"| [{case.name}](#{case.name}) | {_reports(case)} | {case.clause} | {own} | {peer} | {proof} |"
+def _summary(version: str, verdicts: Sequence[tuple[str, str]]) -> str:
+    wrong, crashes = (sum(peer.startswith(word) for peer, _ in verdicts) for word in ("wrong", "crash"))
+    refuted = sum(proof.startswith("refuted") for _, proof in verdicts)
+    return f"XLA of jaxlib {version} is wrong in {wrong}, and aborts in {crashes}; proofs refute {refuted}."
 
 
-def row_of(name: str, text: str) -> str:
-    """Returns the row of a case in a page."""
-    return next((line for line in text.splitlines() if line.startswith(f"| [{name}]")), "")
+def _row(case: Case, verdicts: Sequence[dict[str, tuple[str, str]]]) -> list[str]:
+    stated = [cell for found in verdicts for cell in found.get(case.name, ("", ""))]
+    return [f"[{case.name}](#{case.name})", _reports(case), case.clause, own_verdict(case), *stated]
+
+
+def stated(page: str) -> Verdicts:
+    """Returns the verdicts that a page states."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    columns, *rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines] or [[]]
+    found: Verdicts = {}
+    for k, column in enumerate(columns):
+        if column.startswith("XLA "):
+            named = ((row[0].split("]")[0][1:], row) for row in rows)
+            found[column[4:]] = {name: (row[k], row[k + 1]) for name, row in named if row[k]}
+    return found
 
 
 def section(case: Case) -> str:
@@ -154,6 +170,5 @@ def _escaped(text: str) -> str:
 
 if __name__ == "__main__":
     xla = XlaPeer()
-    known = PAGE.read_text() if PAGE.is_file() else ""
-    PAGE.write_text(page(xla, known if f"jaxlib {version('jaxlib')}" in known else ""))
+    PAGE.write_text(page(xla, PAGE.read_text() if PAGE.is_file() else ""))
     xla.close()

@@ -72,6 +72,11 @@ def min_masked_bits(vector_bytes: int) -> float:
     return 8 if vector_bytes >= MASK_REGISTERS_BYTES else 32 if vector_bytes == 32 else math.inf
 
 
+def align_up(size: int, alignment: int) -> int:
+    """Returns a size, offset or address rounded up to a multiple of an alignment."""
+    return -(-size // alignment) * alignment
+
+
 def unroll_factor(cost: float, table: UnrollTable) -> int:
     """Returns the number of vectors in an iteration of a loop, from the cost of one in additions."""
     return next((factor for limit, factor in table if cost <= limit), 1)

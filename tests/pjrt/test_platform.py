@@ -17,6 +17,8 @@ from jax.experimental.layout import Format, Layout  # noqa: E402
 from jax.sharding import NamedSharding, SingleDeviceSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
+from hloom.pjrt import records  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def devices():
@@ -31,7 +33,6 @@ def on_hloom(devices):
 
 def bytes_in_use(device) -> int:
     gc.collect()
-    jax.device_put(0.0, device)  # the next call frees retired buffers
     return device.memory_stats()["bytes_in_use"]
 
 
@@ -164,6 +165,22 @@ def test_memory_is_released(devices, size):
     assert devices[0].memory_stats()["peak_bytes_in_use"] >= x.nbytes
 
 
+@pytest.mark.parametrize("kind", ["shards", "int4", "columns first"])
+def test_buffers_that_were_read_are_released(mesh, kind):
+    shards, one = NamedSharding(mesh, P("x", "y")), SingleDeviceSharding(mesh.devices[0, 0])
+    step, sharding = {
+        "shards": (jax.jit(jnp.negative), shards),
+        "int4": (jax.jit(lambda x: x.astype(jnp.int4)), one),
+        "columns first": (jax.jit(jnp.negative, out_shardings=Format(Layout((1, 0)), one)), one),
+    }[kind]
+    x = jax.device_put(np.ones((64, 64), np.float32), sharding)
+    live = []
+    for _ in range(9):
+        np.asarray(step(x))
+        live.append(len(records.objects))
+    assert live[3] == live[-1]
+
+
 def test_calls_from_many_threads():
     step = jax.jit(lambda x: jnp.sort(x)[::-1] * 2)
     inputs = [np.random.default_rng(k).normal(size=50).astype(np.float32) for k in range(40)]
@@ -268,9 +285,10 @@ def test_pmap(devices):
 
 def test_a_process_ends_cleanly_with_live_objects():
     program = """
-        import jax, jax.numpy as jnp, threading
+        import hloom, jax, jax.numpy as jnp, numpy as np, threading
         f = jax.jit(lambda x: x + 1)
         small, large = f(jnp.ones(8)), f(jnp.ones(1 << 20))
+        shared = jax.device_put(np.ones(1 << 20, np.float32))
         jax.pure_callback(lambda v: v, jax.ShapeDtypeStruct((), jnp.float32), 1.0).block_until_ready()
         print(small[0], jax.default_backend())
     """

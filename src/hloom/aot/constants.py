@@ -6,7 +6,7 @@ import hashlib
 
 from hloom.lir import Global
 from hloom.system.records import record
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, align_up
 
 MAX_TEXT = 4096
 """Bytes of a constant up to which it is text of its function's LLVM module, where LLVM can use its value."""
@@ -23,7 +23,7 @@ class ConstantBlock:
         """Returns the offset in bytes of a constant, which is added if it is new."""
         if constant not in self._offsets:
             self._offsets[constant] = self.size
-            self.size += -(-len(constant) // CACHE_LINE) * CACHE_LINE
+            self.size += align_up(len(constant), CACHE_LINE)
         return self._offsets[constant]
 
     def __bool__(self) -> bool:

@@ -46,6 +46,7 @@ from hloom.lir.operations import (
 )
 from hloom.lir.types import Type, type_of
 from hloom.lir.values import Constant, Symbol, Value
+from hloom.target import align_up
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "xchg": lambda _, new: new,
@@ -82,7 +83,7 @@ class Interpreter:
         """Returns the address of new memory, aligned to 64 bytes."""
         memory = ctypes.create_string_buffer(size + 64)
         self.memory.append(memory)
-        return -(-ctypes.addressof(memory) // 64) * 64
+        return align_up(ctypes.addressof(memory), 64)
 
     def _allocate(self, content: bytes | Zeros | Sequence[Value]) -> int:
         if isinstance(content, Zeros):

@@ -47,6 +47,7 @@ from hloom.target import (
     WIDE_REGISTERS_BYTES,
     Target,
     UnrollTable,
+    align_up,
     unroll_factor,
 )
 
@@ -292,4 +293,4 @@ def _chunk(nest: Nest, steps: Mapping[Variable | None, int], target: Target) -> 
     if chunks <= 1:
         return 0
     each = -(-first.extent // chunks)
-    return -(-each // step) * step
+    return align_up(each, step)

@@ -17,7 +17,7 @@ from hloom.pjrt.client import Memory, memory_of
 from hloom.pjrt.events import Completion, Event, ready_event
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements, read_integers
 from hloom.pjrt.layouts import row_major
-from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
+from hloom.pjrt.native.api import code, refill_records, wait_for_tasks
 from hloom.pjrt.native.transfers import MIN_SHARED_BYTES, ZERO_COPY
 from hloom.pjrt.records import WITHHELD, new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
@@ -205,7 +205,6 @@ def device_copy(array: Array) -> Array:
 @implements("Client_BufferFromHostBuffer")
 def _from_host(arguments: Any) -> None:
     """Slow path of `native/transfers.py`: strided arrays, layouts, large arrays that may be shared."""
-    free_retired()
     refill_records()
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
@@ -331,6 +330,5 @@ def _to_memory(arguments: Any) -> None:
 
 
 def _copy(arguments: Any, memory: Memory) -> None:
-    free_retired()
     buffer: Buffer = objects[arguments.buffer]
     arguments.dst_buffer = Buffer(device_copy(buffer.value()), memory, order=buffer.order).handle

@@ -25,6 +25,7 @@ import functools
 from typing import Any
 
 from hloom.system.records import record
+from hloom.target import align_up
 
 VERSION = (0, 93)
 
@@ -272,7 +273,7 @@ def _function(line: str) -> Function:
             typed_name, _, word = declaration.partition("=")
             field_name, _, type_name = typed_name.partition(":")
             size = _TYPES[type_name or "word"][1]
-            offset = -(-offset // size) * size
+            offset = align_up(offset, size)
             fields.append(Field(field_name, type_name or "word", offset, word or field_name, is_output))
             offset += size
     return Function(name, implementation, tuple(fields))

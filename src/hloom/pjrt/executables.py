@@ -20,7 +20,7 @@ from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import transfer_to_native
 from hloom.pjrt.handlers import PjrtError, immortal_text, implements, read_integers, read_words
 from hloom.pjrt.loaded_executable import LoadedExecutable, output_size
-from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
+from hloom.pjrt.native.api import code, refill_records, wait_for_tasks
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, objects, set_word
 from hloom.system.garbage import older_objects_frozen
@@ -30,14 +30,12 @@ from hloom.values import Array
 
 @implements("Client_Compile")
 def _compile(arguments: Any) -> None:
-    free_retired()
     arguments.executable = _compiled(arguments).handle
 
 
 @implements("Compile")
 def _compile_for_topology(arguments: Any) -> None:
     """Compiles without a client: the only topology is that of this process."""
-    free_retired()
     arguments.executable = _executable(_compiled(arguments))
 
 
@@ -73,7 +71,6 @@ def _delete(arguments: Any) -> None:
 @implements("LoadedExecutable_Execute")
 def _execute(arguments: Any) -> None:
     a = arguments
-    free_retired()
     loaded: LoadedExecutable = objects[a.executable]
     if loaded.is_native and loaded.take_failure(a):
         raise cast(CpuExecutable, loaded.executable).stopped()

@@ -48,7 +48,7 @@ class Objects(dict[int, Any]):
         return self.adopt(handle)
 
 
-objects = Objects()
+objects = immortal(Objects())
 
 
 @functools.cache

@@ -13,7 +13,6 @@ from hloom.pjrt.c_api import ShapeSpec
 from hloom.pjrt.client import Memory, memory_of
 from hloom.pjrt.events import Completion, ready_event
 from hloom.pjrt.handlers import StatusError, implements, read_integers, read_words
-from hloom.pjrt.native.api import free_retired
 from hloom.pjrt.records import new_record, objects, recycle_record
 from hloom.system.records import record
 from hloom.values import Array
@@ -57,7 +56,6 @@ def _uninitialised(
 
 @implements("Client_CreateUninitializedBuffer")
 def _create_uninitialised(arguments: Any) -> None:
-    free_retired()
     a = arguments
     shape = read_integers(a.shape_dims, a.shape_num_dims)
     memory = memory_of(a.device, a.memory)
@@ -67,7 +65,6 @@ def _create_uninitialised(arguments: Any) -> None:
 @implements("Client_CreateErrorBuffer")
 def _create_error(arguments: Any) -> None:
     """Makes a buffer whose uses, and whose ready event, raise an error."""
-    free_retired()
     a = arguments
     shape = read_integers(a.shape_dims, a.shape_num_dims)
     buffer = _uninitialised(shape, a.shape_element_type, a.shape_layout, memory_of(0, a.memory), Completion())
@@ -82,7 +79,6 @@ def _error_of(arguments: Any) -> StatusError:
 
 @implements("Client_CreateBuffersForAsyncHostToDevice")
 def _create_transfer(arguments: Any) -> None:
-    free_retired()
     a = arguments
     specs = (ShapeSpec * a.num_shape_specs).from_address(a.shape_specs) if a.num_shape_specs else ()
     layouts = read_words(a.device_layouts, a.num_device_layouts) if a.num_device_layouts else [0] * len(specs)

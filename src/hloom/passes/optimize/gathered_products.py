@@ -33,6 +33,7 @@ from hloom.passes.op_builder import Expanders, OpBuilder, ScalarComputations, ex
 from hloom.passes.pattern import splat_source
 from hloom.shape import Shape
 from hloom.system.records import record
+from hloom.target import align_up
 from hloom.types import PrimitiveType
 
 F32, F64, PRED = PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.PRED
@@ -202,7 +203,7 @@ class _RowSums:
 
 
 def _sum_count(count: int) -> int:
-    return -(-(count + 2) // BLOCK) * BLOCK if count >= 8 * BLOCK else count + 2
+    return align_up(count + 2, BLOCK) if count >= 8 * BLOCK else count + 2
 
 
 def _sum_indices(build: OpBuilder, indices: Instruction, count: int) -> Instruction:

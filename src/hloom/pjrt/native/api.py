@@ -2,7 +2,7 @@
 
 A handle that the framework holds is the address of a *record*. Functions marked `get` in `pjrt/c_api.py` copy words of
 the record to their caller, so most calls never enter Python. Functions marked `destroy` push the record on the
-retire list, which Python empties at its next opportunity (`free_retired`), releasing the objects behind the records.
+retire list, which the next call that enters Python empties (`free_retired`), releasing the objects behind the records.
 So the framework may destroy handles at any time, from any thread, and even after Python has been finalised.
 """
 
@@ -73,6 +73,8 @@ def free_retired() -> None:
     """Releases the objects whose handles the framework has destroyed, once no queued task can use them any more."""
     with _retired_lock:
         handle = code().take_retired()
+        if not handle and not _retired:
+            return
         task, done = code().last_task(), code().completed_tasks()
         while handle:
             _retired.append((task, handle))
@@ -218,6 +220,7 @@ def _callback(name: str, handler: Callable[[Any], None], make_error: Callable[[B
 
     def call(address: int, error_address: int, sequence: int) -> int:
         try:
+            free_retired()
             with ieee_floats():
                 handler(from_address(address))
         except BaseException as error:

@@ -14,7 +14,7 @@ from hloom.ir import Instruction, flatten
 from hloom.lir import PTR, VOID, Declaration, Function, Value
 from hloom.shape import Shape
 from hloom.system.records import record
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, align_up
 
 
 @record(slots=True)
@@ -103,8 +103,3 @@ def call_code(f: KernelFunction, code: KernelCode) -> None:
 def aligned(size: int) -> int:
     """Returns a size in bytes rounded up to whole cache lines."""
     return align_up(size, CACHE_LINE)
-
-
-def align_up(value: int, multiple: int) -> int:
-    """Returns a value rounded up to a multiple."""
-    return -(-value // multiple) * multiple

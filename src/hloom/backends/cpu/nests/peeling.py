@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import InRange
 from hloom.system.records import record
+from hloom.target import align_up
 
 MIN_INNER = 8
 """The smallest number of vectors without masks that is worth the copies of a loop."""
@@ -38,7 +39,7 @@ def spans(variable: Variable, lanes: int, last: int, expressions: Sequence[Expre
         if isinstance(expression, InRange) and variable in expression.variables:
             first, end = _where_it_holds(expression, variable)
             low, high = max(low, first), min(high, end)
-    first = -(-low // lanes) * lanes
+    first = align_up(low, lanes)
     end = first + (high - first) // lanes * lanes
     parts = [Span(0, first), Span(first, end, is_inner=True), Span(end, last)]
     found = [part for part in parts if part.first < part.last]

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterable
 from typing import TypeVar
 
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, align_up
 
 Key = TypeVar("Key")
 
@@ -25,7 +25,7 @@ def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, 
         while active and active[0][0] < first:
             _, offset, size = heapq.heappop(active)
             free.release(offset, size)
-        size = -(-byte_size // CACHE_LINE) * CACHE_LINE
+        size = align_up(byte_size, CACHE_LINE)
         offset = offsets[key] = free.take(size)
         heapq.heappush(active, (last, offset, size))
     return offsets, free.end

@@ -40,6 +40,7 @@ from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import DeviceIndex, Start
 from hloom.system.python_api import immortal
 from hloom.system.records import record
+from hloom.target import align_up
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
@@ -128,7 +129,7 @@ class Team:
         """Returns the address of zeros that begin with a cache line."""
         memory = np.zeros(size + LINE, np.uint8)
         self._kept.append(memory)
-        return -(-int(memory.ctypes.data) // LINE) * LINE
+        return align_up(int(memory.ctypes.data), LINE)
 
 
 def team_of(steps: Sequence[HostStep | WaitStep], replicas: int, partitions: int, table: Array) -> Team | None:

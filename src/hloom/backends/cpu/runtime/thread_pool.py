@@ -77,6 +77,7 @@ from hloom.errors import ArgumentError
 from hloom.system.forks import at_fork
 from hloom.system.machine import MAX_THREADS, thread_count
 from hloom.system.python_api import immortal
+from hloom.target import align_up
 
 SPIN_SECONDS = 100e-6  # about the cost of waking a parked worker: polling for longer would not pay
 OPEN = 1 << 31
@@ -112,7 +113,7 @@ class Pool(Structure):
     condition: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_cond_t: likewise
 
 
-SHARES = -(-Pool.byte_size // LINE) * LINE  # offset of the shares from the pool
+SHARES = align_up(Pool.byte_size, LINE)  # offset of the shares from the pool
 
 
 @native(name="hloom_make_pool")
@@ -328,7 +329,7 @@ class ThreadPool:
         self._make = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 3, ctypes.c_int64)(_code().address("hloom_make_pool"))
         self._byte_size = SHARES + self.threads * LINE
         memory = immortal((ctypes.c_uint8 * (self._byte_size + LINE))())
-        self.memory = Pool(-(-ctypes.addressof(memory) // LINE) * LINE)
+        self.memory = Pool(align_up(ctypes.addressof(memory), LINE))
         self.affinity = affinity_of(self.threads)
         self._reset()
         at_fork(after_in_child=self._reset)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.system.lazy import cached_property
 from hloom.system.records import record
+from hloom.target import align_up
 
 SHORT_RUN = 16  # elements
 

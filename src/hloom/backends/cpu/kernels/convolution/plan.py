@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, cheapest_tile, copy_cost
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
@@ -23,7 +22,7 @@ from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS, m
 from hloom.lir import Type
 from hloom.system.lazy import cached_property
 from hloom.system.records import record
-from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
+from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target, align_up
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
 FIXED_FEATURES = 64  # of a panel, for which blocks of K are chosen if sums are batch-invariant

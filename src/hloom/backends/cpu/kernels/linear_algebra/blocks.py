@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from hloom.backends.cpu.elements.transpose import transpose
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import I32, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.system.records import record
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, align_up
 
 SIDE = 64
 """Rows that the padded order is a multiple of."""
@@ -52,7 +51,7 @@ class Square:
     def padded(self) -> int:
         """Columns of the copy."""
         side = max(SIDE, self.block)
-        return -(-self.order // side) * side
+        return align_up(self.order, side)
 
     @property
     def rows(self) -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, at_most, muladd, sqrt, where
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import F64, I64, PTR, IndexValue, Type, Value, constant
 from hloom.system.records import record
+from hloom.target import align_up
 
 MAX_SWEEPS = 40
 """Sweeps after which rows count as not orthogonal; six to ten are usual."""

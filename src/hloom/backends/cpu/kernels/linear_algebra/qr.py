@@ -12,14 +12,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_function
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square, tile_copy
 from hloom.backends.cpu.kernels.linear_algebra.householder import Reflections, triangle
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
-from hloom.target import Target
+from hloom.target import Target, align_up
 
 MIN_SIZE = 48
 """Rows, and columns, from which blocks are faster than LAPACK's routine."""

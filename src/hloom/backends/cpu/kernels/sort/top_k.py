@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, Value, constant, type_of
 from hloom.ops.sort import TopK
-from hloom.target import Target
+from hloom.target import Target, align_up
 
 MAX_INSERTION_LENGTH = 8
 """Length up to which lists are always maintained by insertion."""
@@ -87,7 +87,7 @@ class _Selection:
         with f.each(0, self.k) as rank:
             store_raw(f, constant(self.record, -1), best, rank)
         bound = self._bound(f, row)
-        head = 0 if bound else min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
+        head = 0 if bound else min(self.rows.size, align_up(self.k, self.lanes))
         whole = head + (self.rows.size - head) // self.lanes * self.lanes
         self._insert_each(f, row, best, 0, head)
         with f.each(head, whole, self.lanes) as start, self._candidates(f, row, best, start, bound) as position:

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hloom.system.records import record
+from hloom.target import align_up
 
 LINE = 128
 """Upper bound in bytes of cache lines of today's CPUs, with those that they prefetch in pairs."""
@@ -101,11 +102,11 @@ class Structure:
         for name, field in declared.items():
             type, size, align = _field_type(types[name], field)
             step = LINE if field.line else align
-            offset = field.at if field.at is not None else -(-end // step) * step
+            offset = field.at if field.at is not None else align_up(end, step)
             cls.layout[name] = offset, type
             setattr(cls, name, _Access(offset, type))
             end = max(end, offset + size)
-        cls.byte_size = -(-end // 8) * 8
+        cls.byte_size = align_up(end, 8)
 
     def __init__(self, address: int) -> None:
         self.address = address

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_of
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
 from hloom.backends.cpu.kernels.products.blocked.packed_b import CONTEXT, PackedB
@@ -34,6 +34,7 @@ from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     release,
 )
 from hloom.lir import I1, I64, PTR, IndexValue, Value, constant, type_of
+from hloom.target import align_up
 
 if TYPE_CHECKING:
     from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
 from hloom.backends.cpu.kernels.products.packing import pack_b
 from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.system.records import record
+from hloom.target import align_up
 
 if TYPE_CHECKING:
     from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan, can_read_in_place, streams
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST, Product
@@ -13,7 +12,7 @@ from hloom.backends.cpu.kernels.products.sums import group_length
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS, cheapest_tile, cheapest_tile_of_registers
 from hloom.lir import Type
-from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
+from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target, align_up
 
 MAX_PACKED_B_BYTES = L3_BYTES // 4  # stays in the cache
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B

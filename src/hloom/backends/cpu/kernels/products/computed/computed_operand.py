@@ -16,7 +16,6 @@ import numpy as np
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of, magnitudes_of
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import (
     ByteFunction,
     Coded,
@@ -34,7 +33,7 @@ from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Multiply, Subtract
 from hloom.system.lazy import cached_property
 from hloom.system.records import record
-from hloom.target import L3_BYTES
+from hloom.target import L3_BYTES, align_up
 from hloom.types import PrimitiveType
 from hloom.values import Array
 

@@ -11,12 +11,12 @@ signed, and that offset times the sums of the rows is subtracted from the result
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.byte_tables import LANES
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, byte_instruction
 from hloom.lir import IndexValue, Value, type_of
 from hloom.system.records import record
+from hloom.target import align_up
 from hloom.types import PrimitiveType
 
 S8, U8 = PrimitiveType.S8, PrimitiveType.U8

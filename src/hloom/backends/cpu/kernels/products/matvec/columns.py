@@ -15,7 +15,7 @@ from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import StreamedM
 from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.system.records import record
-from hloom.target import L1_BYTES
+from hloom.target import L1_BYTES, align_up
 
 ELEMENTS_PER_ITERATION = 8  # of K: as many lines of memory are read side by side
 MAX_TOTALS = 8  # vectors of sums, in 16 registers, of columns that are loaded one by one
@@ -66,7 +66,7 @@ class ColumnSums:
     @property
     def sums(self) -> int:
         """Sums of one block of K."""
-        return math.ceil(self.m / self.lanes) * self.lanes * self.count
+        return align_up(self.m, self.lanes) * self.count
 
     @property
     def scratch_bytes(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_of, entry_of
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
@@ -34,7 +34,7 @@ from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
 from hloom.system.records import record
-from hloom.target import L2_BYTES, Target
+from hloom.target import L2_BYTES, Target, align_up
 from hloom.types import PrimitiveType
 
 MIN_TASK_BYTES = 128 << 10  # of the matrix

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import Row, StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.system.records import record
-from hloom.target import L1_BYTES
+from hloom.target import L1_BYTES, align_up
 
 ROWS_PER_ITERATION = 4
 SUMS, MANY_SUMS = 16, 24  # vectors of them in 16 and in 32 registers

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.backends.cpu.elements.transpose import transpose
-from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORD_BYTES, WORDS
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
 from hloom.system.records import record
+from hloom.target import align_up
 
 PARTS = 3
 LINES = 16  # of a panel
