@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -243,6 +244,25 @@ def test_moving_between_devices_and_memories(devices):
     assert z.sharding.memory_kind == "pinned_host"
     np.testing.assert_array_equal(z, np.arange(5))
     assert jax.jit(lambda a: a + 1)(y).devices() == {devices[3]}
+
+
+@pytest.mark.parametrize("kind", ["pinned_host", "unpinned_host"])
+@pytest.mark.parametrize("with_layout", [False, True])
+def test_results_are_in_the_memories_that_programs_name(mesh, kind, with_layout):
+    x = jax.device_put(np.arange(64.0, dtype=np.float32).reshape(8, 8), NamedSharding(mesh, P("x", "y")))
+    there = NamedSharding(mesh, P("x", "y"), memory_kind=kind)
+    step = jax.jit(
+        lambda x: (x * 2, x + 1), out_shardings=(Format(Layout((1, 0)), there) if with_layout else there, None)
+    )
+    for _ in range(3):  # by Python, then by native code
+        doubled, more = step(x)
+        assert {shard.data.sharding.memory_kind for shard in doubled.addressable_shards} == {kind}
+        assert more.sharding.memory_kind == "device"
+        np.testing.assert_array_equal(doubled, 2 * np.asarray(x))
+    back = jax.jit(lambda y: jax.device_put(y, x.sharding) + 1)(doubled)
+    assert back.sharding.memory_kind == "device"
+    np.testing.assert_array_equal(back, 2 * np.asarray(x) + 1)
+    assert re.search(rf"S\({5 if kind == 'pinned_host' else 6}\)", step.lower(x).compile().as_text())
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements
+from hloom.pjrt.layouts import MEMORY_SPACES
 from hloom.pjrt.native.api import code
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
@@ -19,8 +20,6 @@ from hloom.system.machine import memory_size
 from hloom.system.python_api import immortal
 
 PLATFORM = "hloom"
-MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""Kinds of memory, as on XLA's CPU backend: all are the same memory, and programs may name any of them."""
 
 
 @dataclass(eq=False)
@@ -187,15 +186,15 @@ def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
 def _add_memories(device: PjrtDevice) -> None:
     """Makes the records of the memories of a device."""
     this = immortal_words([device.handle])
-    for kind_id, memory_kind in enumerate(MEMORY_KINDS):
-        memory = Memory(device, memory_kind)
-        text, size = immortal_text(memory_kind)
-        shown, shown_size = immortal_text(f"{memory_kind} of HloomDevice(id={device.id})")
+    for kind_id, kind in enumerate(MEMORY_SPACES):
+        memory = Memory(device, kind)
+        text, size = immortal_text(kind)
+        shown, shown_size = immortal_text(f"{kind} of HloomDevice(id={device.id})")
         memory.handle = new_record(
             "Memory",
             memory,
             is_immortal=True,
-            id=device.id * len(MEMORY_KINDS) + kind_id,
+            id=device.id * len(MEMORY_SPACES) + kind_id,
             kind=text,
             kind_size=size,
             kind_id=kind_id,

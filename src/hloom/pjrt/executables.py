@@ -83,7 +83,7 @@ def _execute(arguments: Any) -> None:
         [objects[handle] for handle in read_words(address, a.num_args)]
         for address in read_words(a.argument_lists, devices)
     ]
-    memories = loaded.memories if not a.execute_device else [objects[a.execute_device].memories[0]]
+    on = loaded.addressable_devices if not a.execute_device else [objects[a.execute_device]]
     donated_now = _parameters_to_donate(loaded, a.options) if loaded.donated else frozenset()
     for buffers in lists:
         _check_layouts(buffers, loaded.input_orders)
@@ -96,8 +96,8 @@ def _execute(arguments: Any) -> None:
         for buffers in lists:
             for index in donated_now:
                 buffers[index].delete()
-    for memory, values, address in zip(memories, results, read_words(a.output_lists, devices), strict=True):
-        _put_results(values, loaded.output_orders, memory, address)
+    for device, values, address in zip(on, results, read_words(a.output_lists, devices), strict=True):
+        _put_results(values, loaded.output_orders, loaded.memories_on(device), address)
     if a.device_complete_events:
         events = (ctypes.c_uint64 * devices).from_address(a.device_complete_events)
         events[:] = [ready_event()] * devices
@@ -127,14 +127,16 @@ def _retry_native(loaded: LoadedExecutable, arguments: Any) -> None:
         raise PjrtError(error)
 
 
-def _put_results(values: tuple[Array, ...], orders: list[tuple[int, ...]], memory: Memory, address: int) -> None:
+def _put_results(
+    values: tuple[Array, ...], orders: list[tuple[int, ...]], memories: list[Memory], address: int
+) -> None:
     if values:
         outputs = (ctypes.c_uint64 * len(values)).from_address(address)
         # JAX represents tokens by empty arrays of type bool.
         arrays = [value if isinstance(value, np.ndarray) else np.zeros(0, np.bool_) for value in values]
         outputs[:] = [
             Buffer(array, memory, order=order if len(order) == array.ndim else None).handle
-            for array, order in zip(arrays, orders, strict=True)
+            for array, order, memory in zip(arrays, orders, memories, strict=True)
         ]
 
 

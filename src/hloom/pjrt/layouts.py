@@ -1,15 +1,17 @@
-"""Layouts of parameters and results other than row-major.
+"""Layouts of parameters and results other than row-major, and memories other than that of the device.
 
 Compiled programs work on row-major arrays. A parameter `f32[2,3]{0,1}` of the framework becomes a parameter `f32[3,2]`
 that the program transposes first; results are transposed last. These transposes are fused into the loops that read or
-write the arrays. JAX requests layouts by the attribute `mhlo.layout_mode` of the entry function's arguments and
-results.
+write the arrays. JAX requests layouts and memories by the attributes `mhlo.layout_mode` and `mhlo.memory_kind` of the
+entry function's arguments and results.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
+from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
@@ -19,7 +21,9 @@ from hloom.passes import clone_module
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
 
-_MODE = "mhlo.layout_mode"
+MEMORY_SPACES = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
+"""Kinds of memory, as on XLA's CPU backend, and their numbers in layouts. All are the same memory."""
+_MODE, _KIND = "mhlo.layout_mode", "mhlo.memory_kind"
 _ORDER = re.compile(r"\{([\d,]*)\}\Z")
 
 
@@ -34,21 +38,32 @@ def minor_to_major(shape: Shape) -> tuple[int, ...]:
     return row_major(shape.rank) if shape.layout is None else shape.layout.minor_to_major
 
 
+def memory_kind(shape: Shape) -> str:
+    """Returns the kind of the memory that holds an array."""
+    space = 0 if shape.layout is None else shape.layout.memory_space
+    return next((kind for kind, number in MEMORY_SPACES.items() if number == space), "device")
+
+
 def set_entry_layouts(module: Module, program: bytes) -> None:
-    """Sets the layouts of the entry to those that a StableHLO program requests, row-major by default.
+    """Sets the layouts of the entry to those that a StableHLO program requests, by default row-major on the device.
 
     The layouts of the entry's instructions result from shape inference and matter only for the mode `auto`.
-    Raises NotImplementedError for tiled layouts.
+    Raises NotImplementedError for tiled layouts, and ArgumentError for unknown kinds of memory.
     """
     parameters = module.entry.parameter_shapes
     outputs = module.entry.result_shape.elements
-    arguments, results = ["default"] * len(parameters), ["default"] * len(outputs)
-    if _MODE.partition(".")[2].encode() in program:
-        arguments, results = _layout_modes(program)
+    arguments: list[Attributes] = [{}] * len(parameters)
+    results: list[Attributes] = [{}] * len(outputs)
+    if any(name.partition(".")[2].encode() in program for name in (_MODE, _KIND)):
+        arguments, results = _entry_attributes(program)
     if len(arguments) != len(parameters) or len(results) != len(outputs):
         raise ArgumentError("the program's arguments and results do not match its entry function")
-    module.entry_parameter_layouts = [_with_mode(s, mode) for s, mode in zip(parameters, arguments, strict=True)]
-    module.entry_result_layout = Shape.tuple_of(_with_mode(s, mode) for s, mode in zip(outputs, results, strict=True))
+    module.entry_parameter_layouts = [
+        _with_attributes(s, entry) for s, entry in zip(parameters, arguments, strict=True)
+    ]
+    module.entry_result_layout = Shape.tuple_of(
+        _with_attributes(s, entry) for s, entry in zip(outputs, results, strict=True)
+    )
 
 
 def set_own_layouts(module: Module) -> None:
@@ -60,11 +75,17 @@ def set_own_layouts(module: Module) -> None:
 
 
 def _with_layout(shape: Shape) -> Shape:
-    return shape.with_layout(Layout(minor_to_major(shape))) if shape.is_array and not shape.is_dynamic else shape
+    if not shape.is_array or shape.is_dynamic:
+        return shape
+    return shape.with_layout(Layout(minor_to_major(shape), memory_space=MEMORY_SPACES[memory_kind(shape)]))
 
 
-def _layout_modes(program: bytes) -> tuple[list[str], list[str]]:
-    """Values of `mhlo.layout_mode` of the arguments and of the results of the entry function."""
+Attributes = dict[str, Any]
+"""Attributes of an argument or a result of a function, by name."""
+
+
+def _entry_attributes(program: bytes) -> tuple[list[Attributes], list[Attributes]]:
+    """The attributes of the arguments and of the results of the entry function."""
     from hloom.files.formats import is_text
     from hloom.stablehlo.mlir.bytecode import read_bytecode
     from hloom.stablehlo.mlir.ir import FunctionType
@@ -79,8 +100,18 @@ def _layout_modes(program: bytes) -> tuple[list[str], list[str]]:
     for name, count in (("arg_attrs", len(type.inputs)), ("res_attrs", len(type.results))):
         entries = main.attributes.get(name) or [{}] * count
         assert isinstance(entries, list)
-        found.append([str((entry or {}).get(_MODE, "default")) for entry in entries])
+        found.append([entry or {} for entry in entries])
     return found[0], found[1]
+
+
+def _with_attributes(shape: Shape, attributes: Attributes) -> Shape:
+    """Returns a shape with the layout and in the memory that attributes request."""
+    shape, kind = _with_mode(shape, str(attributes.get(_MODE, "default"))), str(attributes.get(_KIND, "device"))
+    if kind not in MEMORY_SPACES:
+        raise ArgumentError(f"hloom's kinds of memory are {', '.join(MEMORY_SPACES)}, got {kind!r}")
+    if shape.layout is None or kind == "device":
+        return shape
+    return shape.with_layout(replace(shape.layout, memory_space=MEMORY_SPACES[kind]))
 
 
 def _with_mode(shape: Shape, mode: str) -> Shape:

@@ -18,12 +18,12 @@ from hloom.ops.custom_call import CustomCall
 from hloom.passes import run_passes
 from hloom.passes.spmd.partitioner import partition
 from hloom.pjrt.buffers import TYPE_CODES, buffer_words, layout_handle
-from hloom.pjrt.client import PjrtDevice, client
+from hloom.pjrt.client import Memory, PjrtDevice, client
 from hloom.pjrt.compile_options import check_overrides
 from hloom.pjrt.executable_cache import CachedProgram, Shardings, cache_program, find_cached
 from hloom.pjrt.fast_execute import enable_native
 from hloom.pjrt.handlers import address_of, immortal_text
-from hloom.pjrt.layouts import in_row_major, minor_to_major
+from hloom.pjrt.layouts import in_row_major, memory_kind, minor_to_major
 from hloom.pjrt.native.api import code
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, word_address
@@ -62,7 +62,6 @@ class LoadedExecutable:
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes
         self.input_orders = [minor_to_major(shape) if shape.is_array else () for shape in inputs]
         self.output_orders = [minor_to_major(shape) for shape in self.output_shapes]
-        self.memories = [device.memories[0] for device in self.addressable_devices]
         self.kept_alive: list[Any] = []
         self.executable_words = self._executable_words()
         self.handle = self._loaded_record()
@@ -129,12 +128,20 @@ class LoadedExecutable:
             return
         outputs = [*zip(self.output_shapes, self.output_orders, strict=True)]
         results = [
-            [buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0) for shape, order in outputs]
-            for memory in self.memories
+            [
+                buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0)
+                for (shape, order), memory in zip(outputs, self.memories_on(device), strict=True)
+            ]
+            for device in self.addressable_devices
         ]
         self.is_native = enable_native(
             self.handle, entry, self.executable_words["parameter_layouts"], results, self.donated
         )
+
+    def memories_on(self, device: PjrtDevice) -> list[Memory]:
+        """Returns the memory of each result on a device."""
+        memories = {memory.kind: memory for memory in device.memories}
+        return [memories[memory_kind(shape)] for shape in self.output_shapes]
 
     def take_failure(self, arguments: Any) -> bool:
         """Whether this call has failed in native code; clears that state."""
@@ -149,7 +156,7 @@ class LoadedExecutable:
         name = self.module.name.encode()
         fingerprint = self.fingerprint.encode()
         outputs = self.output_shapes
-        kind, kind_size = immortal_text("device")
+        kinds = [immortal_text(memory_kind(shape)) for shape in outputs]
         types = (ctypes.c_int32 * max(1, len(outputs)))(*(TYPE_CODES[shape.element_type] for shape in outputs))
         self.kept_alive.append(types)
         inputs = list(map(layout_handle, self.input_orders))
@@ -165,8 +172,8 @@ class LoadedExecutable:
             "num_partitions": self.partitions,
             "num_outputs": len(outputs),
             "size_in_bytes": 0,
-            "memory_kinds": self.words([kind] * len(outputs)),
-            "memory_kind_sizes": self.words([kind_size] * len(outputs)),
+            "memory_kinds": self.words([address for address, _ in kinds]),
+            "memory_kind_sizes": self.words([size for _, size in kinds]),
             "output_types": ctypes.addressof(types),
             "layouts": self.words([layout_handle(order) for order in self.output_orders]),
             "dims": self.words([size for shape in outputs for size in shape.dimensions]),

@@ -48,6 +48,13 @@ def test_loops_over_other_pivots_stay() -> None:
     assert PivotLoops().run(module) == 0
 
 
+@pytest.mark.parametrize("number", [np.float32(np.nan), np.float32(0.5), np.complex64(1j)], ids=str)
+def test_loops_that_add_up_other_values_stay(number: Any) -> None:
+    module = hl.from_jax(lambda: jax.lax.fori_loop(0, 5, lambda _, total: total + number, number))
+    run_passes(module, simplification_pipeline())
+    assert loops(module) == 1 and PivotLoops().run(module) == 0
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -302,6 +302,7 @@ def _are_pivots(instruction: Instruction) -> bool:
 
 
 def _number(array: Instruction) -> int | None:
-    """Returns the integer that all elements of an array are, if it is a constant."""
+    """Returns the integer that all elements of an array are, if it is a constant of integers."""
     value = constant_value(array.operands[0] if isinstance(array.op, Broadcast) else array)
-    return int(value.flat[0]) if value is not None and value.size == 1 else None
+    is_integer = value is not None and value.size == 1 and array.shape.element_type.is_integer
+    return int(value.flat[0]) if is_integer else None
