@@ -24,6 +24,8 @@ from hloom.shape import Shape
 MEMORY_SPACES = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
 """Kinds of memory, as on XLA's CPU backend, and their numbers in layouts. All are the same memory."""
 _MODE, _KIND = "mhlo.layout_mode", "mhlo.memory_kind"
+_REQUESTS = [word.encode() for word in ("layout_mode", *MEMORY_SPACES) if word != "device"]
+"""Words of which a program that requests a layout or another memory has one."""
 _ORDER = re.compile(r"\{([\d,]*)\}\Z")
 
 
@@ -54,7 +56,7 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
     outputs = module.entry.result_shape.elements
     arguments: list[Attributes] = [{}] * len(parameters)
     results: list[Attributes] = [{}] * len(outputs)
-    if any(name.partition(".")[2].encode() in program for name in (_MODE, _KIND)):
+    if any(word in program for word in _REQUESTS):
         arguments, results = _entry_attributes(program)
     if len(arguments) != len(parameters) or len(results) != len(outputs):
         raise ArgumentError("the program's arguments and results do not match its entry function")
