@@ -62,8 +62,8 @@ def page(peer: XlaPeer, old: str) -> str:
     for v in versions:
         columns += [f"XLA {v}", f"proof {v}"]
     rows = [_row(case, [verdicts[v] for v in versions]) for case in cases]
-    head, *table = [f"| {' | '.join(row)} |" for row in [columns, *rows]]
-    table = [head, "|---" * len(columns) + "|", *table]
+    table = [f"| {' | '.join(row)} |" for row in [columns, *rows]]
+    table.insert(1, "|---" * len(columns) + "|")
     return "\n".join([INTRODUCTION, " ".join(summary), "", *table, "", *map(section, cases)])
 
 

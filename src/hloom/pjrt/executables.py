@@ -83,7 +83,7 @@ def _execute(arguments: Any) -> None:
         [objects[handle] for handle in read_words(address, a.num_args)]
         for address in read_words(a.argument_lists, devices)
     ]
-    on = loaded.addressable_devices if not a.execute_device else [objects[a.execute_device]]
+    memories = loaded.memories if not a.execute_device else [loaded.memories_on(objects[a.execute_device])]
     donated_now = _parameters_to_donate(loaded, a.options) if loaded.donated else frozenset()
     for buffers in lists:
         _check_layouts(buffers, loaded.input_orders)
@@ -96,8 +96,8 @@ def _execute(arguments: Any) -> None:
         for buffers in lists:
             for index in donated_now:
                 buffers[index].delete()
-    for device, values, address in zip(on, results, read_words(a.output_lists, devices), strict=True):
-        _put_results(values, loaded.output_orders, loaded.memories_on(device), address)
+    for held_in, values, address in zip(memories, results, read_words(a.output_lists, devices), strict=True):
+        _put_results(values, loaded.output_orders, held_in, address)
     if a.device_complete_events:
         events = (ctypes.c_uint64 * devices).from_address(a.device_complete_events)
         events[:] = [ready_event()] * devices

@@ -24,8 +24,10 @@ from hloom.shape import Shape
 MEMORY_SPACES = {"device": 0, "pinned_host": 5, "unpinned_host": 6}
 """Kinds of memory, as on XLA's CPU backend, and their numbers in layouts. All are the same memory."""
 _MODE, _KIND = "mhlo.layout_mode", "mhlo.memory_kind"
-_REQUESTS = [word.encode() for word in ("layout_mode", *MEMORY_SPACES) if word != "device"]
+_REQUESTS = [word.encode() for word in (_MODE.partition(".")[2], *MEMORY_SPACES) if word != "device"]
 """Words of which a program that requests a layout or another memory has one."""
+Attributes = dict[str, Any]
+"""Attributes of an argument or a result of a function, by name."""
 _ORDER = re.compile(r"\{([\d,]*)\}\Z")
 
 
@@ -80,10 +82,6 @@ def _with_layout(shape: Shape) -> Shape:
     if not shape.is_array or shape.is_dynamic:
         return shape
     return shape.with_layout(Layout(minor_to_major(shape), memory_space=MEMORY_SPACES[memory_kind(shape)]))
-
-
-Attributes = dict[str, Any]
-"""Attributes of an argument or a result of a function, by name."""
 
 
 def _entry_attributes(program: bytes) -> tuple[list[Attributes], list[Attributes]]:

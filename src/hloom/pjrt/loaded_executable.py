@@ -62,6 +62,7 @@ class LoadedExecutable:
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes
         self.input_orders = [minor_to_major(shape) if shape.is_array else () for shape in inputs]
         self.output_orders = [minor_to_major(shape) for shape in self.output_shapes]
+        self.memories = [self.memories_on(device) for device in self.addressable_devices]
         self.kept_alive: list[Any] = []
         self.executable_words = self._executable_words()
         self.handle = self._loaded_record()
@@ -130,9 +131,9 @@ class LoadedExecutable:
         results = [
             [
                 buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0)
-                for (shape, order), memory in zip(outputs, self.memories_on(device), strict=True)
+                for (shape, order), memory in zip(outputs, memories, strict=True)
             ]
-            for device in self.addressable_devices
+            for memories in self.memories
         ]
         self.is_native = enable_native(
             self.handle, entry, self.executable_words["parameter_layouts"], results, self.donated
